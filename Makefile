@@ -1,0 +1,32 @@
+# Every target sets up what it needs on a fresh machine (Python 3.11+, make; nothing else).
+PY      ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+
+.PHONY: demo test lint bench docs clean
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PY) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[engine,dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python -m tests.demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -m "not soak and not slow"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench
+
+docs: $(STAMP)
+	$(BIN)/python -m tests.docs --write
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,154 @@
+"""From a validated body to a Request: tokens, sampling, leg."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.api.bootstrap import leg_of
+from engine.api.client import GroupClient
+from engine.api.schema import ChatBody, CompletionBody, GenerateBody, OpenAIBody, SamplingParams
+from engine.core.errors import RequestError
+from engine.core.types import Request, Sampling
+from engine.http.errors import ParamError
+from engine.text.model import TextModel
+
+# Text longer than this is tokenised in a thread, so that other streams keep moving.
+_THREAD_FROM = 4096
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request and how its answer should look."""
+
+    request: Request
+    stops: tuple[str, ...]
+    stream: bool
+    include_usage: bool
+
+
+async def _off_loop(size: int, work: Callable[[], list[int]]) -> list[int]:
+    return await asyncio.to_thread(work) if size > _THREAD_FROM else work()
+
+
+def _one_prompt(name: str, value: str | Sequence[Any] | None) -> str | list[int]:
+    """A string or token ids, also when they come as the only element of a list."""
+    if value is None or isinstance(value, str):
+        prompt: Any = value
+    elif len(value) == 1 and isinstance(value[0], str | list):
+        prompt = value[0]
+    elif value and all(isinstance(v, str | list) for v in value):
+        raise ParamError(name, "Batches are not supported: one prompt for each request.", "not_supported")
+    else:
+        prompt = list(value)
+    if isinstance(prompt, list) and not all(isinstance(v, int) for v in prompt):
+        raise ParamError(name, f"{name} must be text or a list of token ids.")
+    if not prompt:
+        raise ParamError(name, f"{name} must not be empty.")
+    return prompt
+
+
+async def _tokens(name: str, prompt: str | list[int], text: TextModel) -> list[int]:
+    if isinstance(prompt, str):
+        tokens = await _off_loop(len(prompt), lambda: text.encode(prompt))
+    else:
+        tokens = prompt
+        largest = max(tokens)
+        if largest >= text.vocab_size:
+            raise ParamError(name, f"Token id {largest} is not in the vocabulary of {text.vocab_size}.")
+    if not tokens:
+        raise ParamError(name, f"{name} must not be empty.")
+    return tokens
+
+
+def _plain_content(message: dict[str, Any], at: str) -> dict[str, Any]:
+    """The message with its content as one string; ParamError for what is not text."""
+    if not isinstance(message.get("role"), str):
+        raise ParamError(f"{at}.role", "A message needs a role.")
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else None for p in content]
+        if not all(isinstance(p, str) for p in parts):
+            raise ParamError(f"{at}.content", "Only text content is supported.", "not_supported")
+        content = "".join(str(p) for p in parts)
+    if content is not None and not isinstance(content, str):
+        raise ParamError(f"{at}.content", "The content of a message must be text.")
+    return {**message, "content": content if content is not None else ""}
+
+
+def _sampling(body: OpenAIBody | SamplingParams, wanted: int, room_left: int) -> Sampling:
+    """Sampling with the OpenAI defaults; `wanted` tokens at most, within what the window has left."""
+    top_k = body.top_k or 0
+    return Sampling(
+        max_tokens=min(wanted, room_left),
+        temperature=1.0 if body.temperature is None else body.temperature,
+        top_p=1.0 if body.top_p is None else body.top_p,
+        top_k=max(top_k, 0),
+        seed=body.seed,
+        stop_token_ids=tuple(body.stop_token_ids or ()),
+        ignore_eos=bool(body.ignore_eos),
+    )
+
+
+def _room_left(tokens: list[int], window: int) -> int:
+    left = window - len(tokens)
+    if left < 1:
+        message = f"The prompt has {len(tokens)} tokens and the model's window is {window}."
+        hint = "At least one place must be left for the answer."
+        raise RequestError("context_length_exceeded", message, 400, hint)
+    return left
+
+
+def _stops(value: str | list[str] | None) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value or ())
+
+
+class Preparer:
+    """Turns bodies into calls for one engine."""
+
+    def __init__(self, client: GroupClient, text: TextModel) -> None:
+        self._client = client
+        self._text = text
+
+    def _request(
+        self,
+        id: str,
+        body: CompletionBody | ChatBody | GenerateBody,
+        tokens: list[int],
+        params: OpenAIBody | SamplingParams,
+        wanted: int,
+    ) -> Request:
+        info = self._client.info
+        bootstrap = self._client.state().get("bootstrap") if info.role == "decode" else None
+        room, peer = leg_of(body, info.role, bootstrap)
+        sampling = _sampling(params, wanted, _room_left(tokens, info.max_model_len))
+        return Request(id=id, prompt=tokens, sampling=sampling, room=room, peer=peer)
+
+    def _openai(self, request: Request, body: OpenAIBody) -> Call:
+        usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+        return Call(request, _stops(body.stop), bool(body.stream), usage)
+
+    async def completion(self, id: str, body: CompletionBody) -> Call:
+        tokens = await _tokens("prompt", _one_prompt("prompt", body.prompt), self._text)
+        wanted = 16 if body.max_tokens is None else body.max_tokens
+        return self._openai(self._request(id, body, tokens, body, wanted), body)
+
+    async def chat(self, id: str, body: ChatBody) -> Call:
+        messages = [_plain_content(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+        size = sum(len(m["content"]) for m in messages)
+        tokens = await _off_loop(size, lambda: self._text.chat(messages, body.tools))
+        wanted = body.max_completion_tokens or body.max_tokens or self._client.info.max_model_len
+        return self._openai(self._request(id, body, tokens, body, wanted), body)
+
+    async def generate(self, id: str, body: GenerateBody) -> Call:
+        if (body.text is None) == (body.input_ids is None):
+            raise ParamError("text", "Give either text or input_ids.")
+        name = "text" if body.input_ids is None else "input_ids"
+        tokens = await _tokens(name, _one_prompt(name, getattr(body, name)), self._text)
+        params = body.sampling_params or SamplingParams()
+        params.seed = params.sampling_seed if params.seed is None else params.seed
+        wanted = 128 if params.max_new_tokens is None else params.max_new_tokens
+        request = self._request(id, body, tokens, params, wanted)
+        return Call(request, _stops(params.stop), bool(body.stream), True)

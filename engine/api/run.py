@@ -1,0 +1,85 @@
+"""One request while it runs: outputs of the group become pieces of text; an early end aborts it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from engine.api.client import GroupClient, Output
+from engine.api.prepare import Call
+from engine.core.errors import EngineError, RequestError, status_of
+from engine.text.model import TextModel
+from engine.text.stops import StopStrings
+
+log = logging.getLogger(__name__)
+# Telling the group to stop is one message to another process; it must not hang a handler that is leaving.
+_ABORT_DEADLINE = 5.0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """New text and the new tokens behind it; `finish` is set on the last piece of a request."""
+
+    text: str
+    tokens: list[int]
+    finish: str | None
+
+
+class Run:
+    """Serves one call. Leaving `pieces()` before its end aborts the request in the group."""
+
+    def __init__(self, client: GroupClient, text: TextModel, call: Call) -> None:
+        self._client = client
+        self._request = call.request
+        self._detokenizer = text.detokenizer(call.request.prompt)
+        self._stops = StopStrings(call.stops)
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """Pieces up to and with the one that has `finish`; RequestError when the request failed."""
+        abort_by: str | None = "client"
+        outputs = self._client.submit(self._request)
+        try:
+            async for output in outputs:
+                if output.finish is not None or output.code is not None:
+                    abort_by = None
+                piece = self._piece(output)
+                if piece.finish is not None and abort_by is not None:
+                    abort_by = "stop"
+                    break
+                yield piece
+                if piece.finish is not None:
+                    return
+            else:
+                raise RequestError("engine_failed", "The engine ended the request without a result.", 500)
+        except EngineError:
+            abort_by = None  # the group ended it
+            raise
+        finally:
+            if abort_by is not None:
+                await self._abort(abort_by)
+            if isinstance(outputs, AsyncGenerator):
+                await outputs.aclose()
+        yield piece
+
+    def _piece(self, output: Output) -> Piece:
+        if output.code is not None:
+            raise RequestError(output.code, output.message, status_of(output.code))
+        if output.finish == "aborted":
+            raise RequestError("aborted", "The request was aborted.", status_of("aborted"))
+        text = self._stops.add(self._detokenizer.add(output.tokens))
+        if output.finish is not None:
+            text += self._stops.add(self._detokenizer.finish())
+        if self._stops.matched is not None:
+            return Piece(text, output.tokens, "stop")
+        if output.finish is not None:
+            text += self._stops.finish()
+        return Piece(text, output.tokens, output.finish)
+
+    async def _abort(self, by: str) -> None:
+        try:
+            async with asyncio.timeout(_ABORT_DEADLINE):
+                await self._client.abort(self._request.id, by)
+        except TimeoutError:
+            log.error("abort of %s by %s was not taken within %g s", self._request.id, by, _ABORT_DEADLINE)

@@ -1,0 +1,107 @@
+"""Bodies of the inference routes. Unknown fields are ignored: routers re-serialise many defaults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from engine.http.errors import ParamError
+
+Count = Annotated[int, Meta(ge=1, le=1 << 31)]
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+TokenId = Annotated[int, Meta(ge=0, le=1 << 31)]
+Temperature = Annotated[float, Meta(ge=0, le=100)]
+TopP = Annotated[float, Meta(gt=0, le=1)]
+TopK = Annotated[int, Meta(ge=-1, le=1 << 31)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Room = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Stop = Annotated[str, Meta(min_length=1, max_length=512)]
+Stops = Stop | Annotated[list[Stop], Meta(max_length=16)]
+StopIds = Annotated[list[TokenId], Meta(max_length=64)]
+Host = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class Bootstrap(msgspec.Struct, kw_only=True):
+    """What a router adds to both legs: scalars, or lists of length 1."""
+
+    bootstrap_host: Host | list[Host | None] | None = None
+    bootstrap_port: Port | list[Port | None] | None = None
+    bootstrap_room: Room | list[Room | None] | None = None
+
+
+class OpenAIBody(Bootstrap, kw_only=True):
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    seed: Int64 | None = None
+    stop: Stops | None = None
+    stop_token_ids: StopIds | None = None
+    ignore_eos: bool | None = None
+
+
+class CompletionBody(OpenAIBody, kw_only=True):
+    prompt: str | list[TokenId | str | list[TokenId]]
+
+
+class ChatBody(OpenAIBody, kw_only=True):
+    messages: Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    max_completion_tokens: Count | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
+class SamplingParams(msgspec.Struct, kw_only=True):
+    max_new_tokens: Count | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    stop: Stops | None = None
+    seed: Int64 | None = None
+    sampling_seed: Int64 | None = None
+    ignore_eos: bool | None = None
+    stop_token_ids: StopIds | None = None
+
+
+class GenerateBody(Bootstrap, kw_only=True):
+    text: str | list[str] | None = None
+    input_ids: list[TokenId | list[TokenId]] | None = None
+    sampling_params: SamplingParams | None = None
+    stream: bool | None = None
+    rid: str | None = None
+
+
+# Options this engine does not have, with the values that ask for nothing. Another value would change the
+# answer, so it is refused rather than ignored; null is always fine.
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "logprobs": (False, 0),
+    "top_logprobs": (0,),
+    "prompt_logprobs": (0,),
+    "return_logprob": (False,),
+    "echo": (False,),
+    "suffix": ("",),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "min_p": (0,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+}
+
+
+def refuse_unsupported(document: dict[str, Any], prefix: str = "") -> None:
+    """ParamError for an option that this engine cannot honour."""
+    for name, neutral in _NEUTRAL.items():
+        value = document.get(name)
+        if value is not None and value not in neutral:
+            raise ParamError(f"{prefix}{name}", f"{prefix}{name} is not supported.", "not_supported")

@@ -1,0 +1,1 @@
+"""Who owns which KV page: pure Python over page numbers, no tensors."""

@@ -1,0 +1,142 @@
+"""Every value an operator may change, declared once: environment name, default, unit and reason.
+
+An unknown `PD_*` variable or a value that does not parse stops the start with a sentence that names
+the variable and the nearest known one. Timeouts are seconds on the leader's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from engine.core.errors import ConfigError
+
+Source = Literal["default", "env", "admin"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One declared value. `side` is who reads it: prefill, decode, both or router."""
+
+    name: str
+    env: str
+    default: float
+    low: float
+    high: float
+    unit: str
+    side: str
+    live: bool
+    reason: str
+
+
+def _t(
+    name: str, env: str, default: float, side: str, reason: str, *, live: bool = True, low: float = 0.05
+) -> Setting:
+    return Setting(name, env, default, low, 86400.0, "s", side, live, reason)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    _t("connect", "PD_CONNECT_TIMEOUT", 5, "decode", "TCP connect to a prefill's link port."),
+    _t("handshake", "PD_HANDSHAKE_TIMEOUT", 15, "both", "Connect to both sides' agents added and warm."),
+    _t("prealloc", "PD_DECODE_PREALLOC_TIMEOUT", 100, "decode", "Wait on decode for free pages or a slot."),
+    _t("transfer", "PD_DECODE_TRANSFER_TIMEOUT", 100, "decode", "Want sent until Done received, on decode."),
+    _t(
+        "inflight",
+        "PD_PREFILL_INFLIGHT_TIMEOUT",
+        120,
+        "prefill",
+        "End of prefill until the KV was handed over; the watchdog of the inflight queue.",
+    ),
+    _t("start", "PD_START_TIMEOUT", 900, "both", "Start of the ranks until the model is up.", live=False),
+    _t("queue", "PD_QUEUE_TIMEOUT", 300, "both", "Wait for a first place in a batch."),
+    _t("drain", "PD_DRAIN_TIMEOUT", 30, "both", "Drain until what still runs is failed.", low=0.0),
+    _t("heartbeat", "PD_HEARTBEAT_TIMEOUT", 5, "both", "Silence on a link until its peer counts as lost."),
+    _t("rank", "PD_RANK_TIMEOUT", 20, "both", "Silence of a rank until its group is ended.", live=False),
+    _t("router_total", "PD_ROUTER_TOTAL_TIMEOUT", 600, "router", "One request from admission to its end."),
+    _t("router_idle", "PD_ROUTER_IDLE_TIMEOUT", 150, "router", "Silence of both legs of one request."),
+    _t("router_hold", "PD_ROUTER_HOLD_TIMEOUT", 180, "router", "A request held at admission."),
+)
+BY_NAME = {s.name: s for s in SETTINGS}
+BY_ENV = {s.env: s for s in SETTINGS}
+# Variables that are not timeouts and are read elsewhere, so that they are known names here.
+OTHER_ENV = ("PD_FLEET_TOKEN_FILE", "PD_DRILL_TOKEN_FILE", "PD_LOG_LEVEL")
+
+
+@dataclass(frozen=True)
+class Effective:
+    """A setting's value in force, where it came from, and since when (Unix seconds)."""
+
+    setting: Setting
+    value: float
+    source: Source
+    changed_at: float = 0.0
+
+
+def parse(setting: Setting, text: str, where: str) -> float:
+    """The number in `text`, or ConfigError naming `where` (a variable or an admin call)."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise ConfigError("bad_value", f"{where}: {text!r} is not a number of seconds.") from None
+    if not setting.low <= value <= setting.high:
+        raise ConfigError(
+            "bad_value", f"{where}: {value:g} is outside {setting.low:g}..{setting.high:g} {setting.unit}."
+        )
+    return value
+
+
+class Settings:
+    """The values in force. Reads are lock-free dict look-ups; `set` replaces one entry whole."""
+
+    def __init__(self, values: dict[str, Effective]) -> None:
+        self._values = values
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> Settings:
+        """Resolve defaults and `PD_*` variables; ConfigError on an unknown or unparsable one."""
+        known = [*BY_ENV, *OTHER_ENV]
+        for key in env:
+            if key.startswith("PD_") and key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(sorted(known))}."
+                raise ConfigError("unknown_variable", f"{key} is not a variable of this engine.", hint)
+        values = {}
+        for s in SETTINGS:
+            raw = env.get(s.env)
+            value = s.default if raw is None else parse(s, raw, s.env)
+            values[s.name] = Effective(s, value, "default" if raw is None else "env")
+        return cls(values)
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[name].value
+
+    def set(self, name: str, value: float, now: float) -> Effective:
+        """Change a live value; ConfigError for an unknown name, a bad value or one read only at start."""
+        setting = BY_NAME.get(name) or BY_ENV.get(name)
+        if setting is None:
+            near = difflib.get_close_matches(name, [*BY_NAME, *BY_ENV], 1)
+            hint = f"Did you mean {near[0]}?" if near else ""
+            raise ConfigError("unknown_timeout", f"{name} is not a timeout of this engine.", hint)
+        if not setting.live:
+            raise ConfigError("not_live", f"{setting.env} is read at start; restart to change it.")
+        value = parse(setting, str(value), setting.env)
+        effective = replace(self._values[setting.name], value=value, source="admin", changed_at=now)
+        self._values[setting.name] = effective
+        return effective
+
+    def document(self) -> dict[str, dict[str, object]]:
+        """The `timeouts` object of /v1/state."""
+        return {
+            name: {
+                "value": e.value,
+                "unit": e.setting.unit,
+                "env": e.setting.env,
+                "source": e.source,
+                "side": e.setting.side,
+                "live": e.setting.live,
+                "changed_at": e.changed_at or None,
+            }
+            for name, e in self._values.items()
+        }

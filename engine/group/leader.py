@@ -1,0 +1,267 @@
+"""The leader rank: its main thread schedules and steps; everybody else sends it events."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from engine.cache.pages import PageAllocator
+from engine.core.errors import RequestError
+from engine.core.settings import Settings
+from engine.core.types import Batch, FirstToken, Request, Sampling
+from engine.faults import Faults
+from engine.group import document
+from engine.group.lifecycle import Lifecycle
+from engine.group.messages import EngineConfig, Out
+from engine.schedule.scheduler import Limits, Plan, Scheduler
+from engine.transfer.coordinator import Transfer
+from engine.transfer.ports import Outcome
+
+IDLE_WAIT = 0.05
+Event = Callable[[], None]
+
+
+class Runner(Protocol):
+    """What a leader needs of the model runner."""
+
+    max_model_len: int
+    eos: tuple[int, ...]
+
+    def run(self, batch: Batch) -> torch.Tensor | None: ...
+
+
+class Leader:
+    """One engine's scheduler loop. `broadcast` hands a batch to the other ranks before this one runs it."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        settings: Settings,
+        runner: Runner,
+        sample: Callable[[torch.Tensor, list[tuple[Sampling, int]]], list[int]],
+        broadcast: Callable[[Batch], None],
+        emit: Callable[[Out], None],
+        faults: Faults,
+    ) -> None:
+        self.config = config
+        self.settings = settings
+        self.faults = faults
+        self.lock = threading.Lock()
+        self.transfer: Transfer
+        self._runner = runner
+        self._sample = sample
+        self._broadcast = broadcast
+        self._emit = emit
+        self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._stop = False
+        self._drain_by: float | None = None
+        self.steps = 0
+        self.last_step: float | None = None
+        self.step_started: float | None = None
+        self.turned = time.monotonic()
+        # The pool's last page is the transfer layer's scratch page and is never handed out.
+        pages = PageAllocator(config.pages - 1)
+        limits = Limits(config.token_budget, config.max_running, config.page_size)
+        self._scheduler = Scheduler(limits, pages)
+        self.life: Lifecycle
+
+    def attach(self, transfer: Transfer) -> None:
+        """Bind the transfer layer before the loop runs."""
+        self.transfer = transfer
+        self.life = Lifecycle(
+            self._scheduler,
+            transfer,
+            self._runner.eos,
+            self._runner.max_model_len,
+            self._emit,
+            time.monotonic,
+            time.time,
+        )
+
+    # from any thread --------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Run `event` on the main thread, between two steps."""
+        self._inbox.put(event)
+
+    def submit(self, request: Request) -> None:
+        leg = self.config.role == "prefill"
+        at = time.monotonic() + self.settings["queue"]
+        self.transfer.deadlines.arm(("queue", request.id), "queue", at, lambda: self._queued(request.id))
+        self.post(lambda: self.life.submit(request, leg))
+
+    def _queued(self, rid: str) -> bool:
+        """The queue deadline: a request that has been in no batch yet ends; any other is not meant."""
+        seq = self.life.sequences.get(rid)
+        if seq is None or seq.stage != "waiting" or seq.holding or seq.preempted:
+            return False
+        message = f"In no batch after PD_QUEUE_TIMEOUT={self.settings['queue']:g} s."
+        self._emit(Out(id=rid, code="queue_timeout", message=message))
+        self.post(lambda: self.life.fail(seq, "queue_timeout", message))
+        return True
+
+    def abort(self, id: str, room: int | None, by: str) -> None:
+        self.post(lambda: self._aborted(id, room, by))
+
+    def ended(self, room: int, rid: str, outcome: Outcome) -> None:
+        """Transfer sink: a room has its final state. The caller hears of it before this thread goes on."""
+        at = time.monotonic()
+        if outcome.kind == "done":
+            seq = self.life.sequences.get(rid)
+            if seq is not None and seq.stop_after_prefill:
+                self._emit(Out(id=rid, tokens=list(seq.output), finish="handed_over"))
+        else:
+            self._emit(Out(id=rid, code=outcome.code, message=outcome.message))
+        self.post(lambda: self.life.room_ended(rid, outcome.kind, outcome.code, at))
+
+    def ready(self, room: int, rid: str, first: FirstToken) -> None:
+        """Transfer sink: a decode room's KV is complete."""
+        self.post(lambda: self.life.room_ready(rid, first))
+
+    def quiet(self, room: int, rid: str) -> None:
+        """Transfer sink: no write of this room can land any more."""
+        self.post(lambda: self.life.room_quiet(rid))
+
+    def stop(self) -> None:
+        self._stop = True
+        self.post(lambda: None)
+
+    # main thread ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until `stop`: handle events, plan, step."""
+        while not self._stop:
+            with self.lock:
+                self._handle_events()
+                self.life.grant_legs(self.faults.armed("refuse-pages"))
+                self._check_drain()
+                plan = self._scheduler.plan(time.monotonic())
+            self.turned = time.monotonic()
+            if plan is not None:
+                self._step(plan)
+            else:
+                self._wait()
+
+    def _wait(self) -> None:
+        """Nothing to run: sleep until an event comes, a short time at most."""
+        try:
+            event = self._inbox.get(timeout=IDLE_WAIT)
+        except queue.Empty:
+            return
+        with self.lock:
+            event()
+
+    def _handle_events(self) -> None:
+        while True:
+            try:
+                event = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            event()
+
+    def _step(self, plan: Plan) -> None:
+        self.step_started = time.monotonic()
+        self._broadcast(plan.batch)
+        logits = self._runner.run(plan.batch)
+        tokens: list[int] = []
+        due = [s for s, piece in zip(plan.sequences, plan.batch.slices, strict=True) if piece.sample]
+        if due and logits is not None:
+            tokens = self._sample(logits, [(s.request.sampling, s.length) for s in due])
+        with self.lock:
+            self.life.commit(plan, tokens)
+        self.steps += 1
+        self.last_step, self.step_started = time.monotonic(), None
+
+    def _aborted(self, id: str, room: int | None, by: str) -> None:
+        self.life.abort(id, room, by)
+
+    # drain ------------------------------------------------------------------------------------------
+
+    def drain(self, timeout: float | None) -> None:
+        """Refuse new requests; after `timeout` (default PD_DRAIN_TIMEOUT) fail what still runs."""
+        limit = self.settings["drain"] if timeout is None else timeout
+        self.life.draining = True
+        self._drain_by = time.monotonic() + limit
+
+    def resume(self) -> None:
+        self.life.draining = False
+        self._drain_by = None
+
+    def _check_drain(self) -> None:
+        if self._drain_by is None or time.monotonic() < self._drain_by:
+            return
+        for seq in list(self.life.sequences.values()):
+            self.life.fail(seq, "draining", "The engine was drained and this request did not end in time.")
+        self._drain_by = None
+
+    # what it shows ----------------------------------------------------------------------------------
+
+    def document(self) -> dict[str, Any]:
+        """The leader's part of /v1/state; called by the publisher thread."""
+        now = time.monotonic()
+        rooms = self.transfer.rooms()
+        with self.lock:
+            entries = document.requests(self.life, rooms, now)
+            counters = self.life.counters.document() | {"preemptions": self._scheduler.preemptions}
+            pages = document.pages(self.life)
+            dwell = self.life.counters.dwell.document()
+            tokens = (self.life.counters.tokens_generated, self.life.counters.tokens_prefilled)
+            draining, empty = self.life.draining, not self.life.sequences
+        counters |= self.transfer.counters_document()
+        return {
+            "draining": draining,
+            "empty": empty,
+            "progress": {
+                "steps": self.steps,
+                "last_step_age_s": None if self.last_step is None else round(now - self.last_step, 3),
+                "stepping_s": None if self.step_started is None else round(now - self.step_started, 3),
+                "loop_age_s": round(now - self.turned, 3),
+                "tokens_generated": tokens[0],
+                "tokens_prefilled": tokens[1],
+            },
+            "queues": document.queues(entries),
+            "requests": entries,
+            "peers": self.transfer.peers_document(),
+            "pages": pages,
+            "counters": counters,
+            "dwell": dwell,
+            "timeouts": self.settings.document(),
+            "faults": self.faults.document(),
+            "linked": len(self.transfer.linked()),
+        }
+
+
+def admin(leader: Leader, verb: str, args: dict[str, Any]) -> dict[str, Any]:
+    """One admin verb on the leader's main thread; RequestError or ConfigError on bad arguments."""
+    if verb == "abort":
+        room = args.get("room")
+        known = leader.life.abort(
+            str(args.get("id", "")), None if room is None else int(room), str(args.get("by", "admin"))
+        )
+        return {"known": known}
+    if verb == "drain":
+        timeout = args.get("timeout")
+        leader.drain(None if timeout is None else float(timeout))
+    elif verb == "resume":
+        leader.resume()
+    elif verb == "timeouts":
+        for name, value in args.items():
+            leader.settings.set(name, value, time.time())
+        leader.transfer.timeouts_changed()
+        return leader.settings.document()
+    elif verb == "faults":
+        leader.faults.set(
+            str(args.get("name")),
+            bool(args.get("armed", True)),
+            int(args.get("count", 0)),
+            float(args.get("value", 0.0)),
+        )
+        return leader.faults.document()
+    else:
+        raise RequestError("invalid_request", f"There is no admin verb {verb}.", 404)
+    return {"draining": leader.life.draining}

@@ -1,0 +1,99 @@
+"""The parent's hold on its ranks: spawn them, hear them, and end all of them when one is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from engine.core.errors import Exit
+from engine.core.framing import Channel
+from engine.group.messages import EngineConfig, Start
+
+
+@dataclass
+class Rank:
+    """A rank process as its parent sees it. `beat` is the monotonic time of its last sign of life."""
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    control: Channel
+    beat: float = field(default_factory=time.monotonic)
+
+
+def rank_environment(tp: int) -> dict[str, str]:
+    """The environment of a rank: thread counts fixed before torch is imported.
+
+    libgomp's spinning threads make two processes on the same cores tens of times slower, so they wait
+    passively, and each rank gets its share of the cores.
+    """
+    env = dict(os.environ)
+    threads = str(max(1, len(os.sched_getaffinity(0)) // tp))
+    env.setdefault("OMP_NUM_THREADS", threads)
+    env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return env
+
+
+def spawn(config: EngineConfig) -> tuple[list[Rank], Path]:
+    """Start all ranks of a group; returns them and the folder of their rendezvous file."""
+    folder = Path(tempfile.mkdtemp(prefix=f"pd-{config.instance}-"))
+    config = msgspec.structs.replace(config, store=str(folder / "store"))
+    pairs = [socket.socketpair() for _ in range(config.tp - 1)]
+    ranks = []
+    for rank in range(config.tp):
+        works = [mine for mine, _ in pairs] if rank == 0 else [pairs[rank - 1][1]]
+        ranks.append(_spawn_rank(config, rank, works))
+    for mine, theirs in pairs:
+        mine.close()
+        theirs.close()
+    return ranks, folder
+
+
+def _spawn_rank(config: EngineConfig, rank: int, works: list[socket.socket]) -> Rank:
+    ours, theirs = socket.socketpair()
+    fds = [theirs.fileno(), *(w.fileno() for w in works)]
+    argv = [sys.executable, "-m", "engine", "rank", "--control", str(fds[0])]
+    if works:
+        argv += ["--work", *map(str, fds[1:])]
+    process = subprocess.Popen(argv, pass_fds=fds, env=rank_environment(config.tp))
+    theirs.close()
+    channel = Channel(ours)
+    channel.send(Start(config, rank))
+    return Rank(rank, process, channel)
+
+
+def end(ranks: list[Rank], folder: Path, patience: float) -> None:
+    """Wait for ranks to leave by themselves, then SIGKILL; a stopped process dies of it as well."""
+    deadline = time.monotonic() + patience
+    while any(r.process.poll() is None for r in ranks) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for r in ranks:
+        if r.process.poll() is None:
+            r.process.send_signal(signal.SIGKILL)
+        r.process.wait()
+        r.control.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def lost(ranks: list[Rank], timeout: float, now: Callable[[], float]) -> tuple[Exit, str] | None:
+    """The first rank that died or fell silent, as exit code and sentence; None when all are well."""
+    for r in ranks:
+        code = r.process.poll()
+        if code is not None:
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            return Exit.RANK_DIED, f"rank {r.rank} (pid {r.process.pid}) {how}"
+    for r in ranks:
+        silence = now() - r.beat
+        if silence > timeout:
+            return Exit.RANK_FROZEN, f"rank {r.rank} (pid {r.process.pid}) is silent for {silence:.1f} s"
+    return None

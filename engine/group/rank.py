@@ -1,0 +1,99 @@
+"""The entry of a rank process: `python -m engine rank`, started by the parent and nobody else."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+from engine.core.errors import EngineError, Exit
+from engine.core.framing import Channel
+from engine.core.settings import Settings
+from engine.group.leader_rank import run_leader
+from engine.group.messages import EngineConfig, Fatal, RankBeat, Start, ToRank
+from engine.group.outbox import Outbox
+from engine.group.worker import run_worker
+from engine.parallel.comm import Comm
+from engine.runner import ModelRunner
+
+BEAT_INTERVAL = 0.5
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this rank when its parent dies, so that no rank outlives its engine."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        sys.exit(Exit.RANK_DIED)
+
+
+def beat(outbox: Outbox, rank: int) -> None:
+    """A thread that says this process is scheduled at all; a stopped process falls silent."""
+    while True:
+        outbox.put(RankBeat(rank, os.getpid()))
+        time.sleep(BEAT_INTERVAL)
+
+
+def load(config: EngineConfig, rank: int) -> ModelRunner:
+    """This rank's shard and KV pool, in the group's collectives."""
+    comm = Comm(rank, config.tp, config.store, config.device)
+    return ModelRunner(
+        Path(config.model),
+        dtype=config.dtype,
+        device=config.device,
+        rank=rank,
+        tp=config.tp,
+        comm=comm,
+        page_size=config.page_size,
+        pages=config.pages,
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="python -m engine rank")
+    p.add_argument("--control", type=int, required=True, help="descriptor of the channel to the parent")
+    p.add_argument("--work", type=int, nargs="*", default=[], help="descriptors between leader and workers")
+    return p
+
+
+def run_rank(argv: list[str]) -> int:
+    """Serve as a rank until told to stop; a failure is told to the parent in one sentence."""
+    args = parser().parse_args(argv)
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    control = Channel(socket.socket(fileno=args.control))
+    works = [Channel(socket.socket(fileno=fd)) for fd in args.work]
+    start = msgspec.msgpack.decode(control.receive(), type=ToRank)
+    if not isinstance(start, Start):
+        raise ConnectionError("the parent's first message is not a start")
+    outbox = Outbox(control, "parent", lambda why: os._exit(Exit.RANK_DIED))
+    threading.Thread(target=beat, args=(outbox, start.rank), name="beat", daemon=True).start()
+    code, text = Exit.OK, ""
+    try:
+        settings = Settings.from_env(os.environ)
+        runner = load(start.config, start.rank)
+        if start.rank == 0:
+            run_leader(start.config, settings, runner, control, outbox, works)
+        else:
+            run_worker(start.config, settings, start.rank, runner, works[0])
+    except EngineError as error:
+        code, text = error.exit, str(error)
+    except Exception as error:
+        logging.getLogger("pdctl.engine").exception("rank %d failed", start.rank)
+        code, text = Exit.INTERNAL, f"{type(error).__name__}: {error}"
+    if code != Exit.OK:
+        outbox.put(Fatal(start.rank, int(code), text))
+    outbox.close(2.0)
+    # Native threads of NIXL and gloo may still be in a call; the process is done either way.
+    os._exit(int(code))

@@ -1,0 +1,85 @@
+"""Admin verbs of the router: hold, resume, abort, cordon, timeouts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.http.auth import require_admin
+from engine.http.body import convert, read_object
+from engine.http.errors import json_response
+from engine.http.timeouts import set_timeouts
+from engine.router.core import Router
+
+Name = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class HoldArgs(msgspec.Struct):
+    timeout: Annotated[float, Meta(gt=0, le=86400)] | None = None
+
+
+class AbortArgs(msgspec.Struct):
+    id: Name
+
+
+class CordonArgs(msgspec.Struct):
+    engine: Name
+    cordoned: bool
+
+
+class Admin:
+    """Each verb answers with what is true after it."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def _admission(self) -> dict[str, Any]:
+        state = self._router.state()
+        return {name: state[name] for name in ("admission", "held", "hold_age_s")}
+
+    def hold(self, document: dict[str, Any]) -> dict[str, Any]:
+        """`timeout` stands in for PD_ROUTER_HOLD_TIMEOUT during this hold; it does not end the hold."""
+        self._router.admission.hold(convert(document, HoldArgs).timeout)
+        return self._admission()
+
+    def resume(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._router.admission.resume()
+        return self._admission()
+
+    def abort(self, document: dict[str, Any]) -> dict[str, Any]:
+        return {"aborted": self._router.abort(convert(document, AbortArgs).id)}
+
+    def cordon(self, document: dict[str, Any]) -> dict[str, Any]:
+        args = convert(document, CordonArgs)
+        engine = self._router.pairs.cordon(args.engine, args.cordoned)
+        self._router.admission.changed()
+        return {"engine": engine.instance, "cordoned": engine.cordoned, "active": engine.active}
+
+    def timeouts(self, document: dict[str, Any]) -> dict[str, Any]:
+        changed = set_timeouts(self._router.settings, document, time.time())
+        self._router.admission.changed()
+        return dict(changed)
+
+    def _route(self, name: str, verb: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
+        async def handle(request: Request) -> Response:
+            require_admin(request, self._router.token)
+            return json_response(verb(await read_object(request)))
+
+        return Route(f"/admin/{name}", handle, methods=["POST"])
+
+    def routes(self) -> list[Route]:
+        verbs = {
+            "hold": self.hold,
+            "resume": self.resume,
+            "abort": self.abort,
+            "cordon": self.cordon,
+            "timeouts": self.timeouts,
+        }
+        return [self._route(name, verb) for name, verb in verbs.items()]

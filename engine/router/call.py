@@ -1,0 +1,47 @@
+"""What a client asked for, as far as the router looks into it, and what each leg is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from engine.http.body import convert, read_object
+from engine.http.ids import HEADER
+
+# Tracing passes through; credentials do not, engines take their requests from the router alone.
+_FORWARDED = ("traceparent", "tracestate")
+
+
+class _Body(msgspec.Struct):
+    model: str | None = None
+    stream: bool | None = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """`body` is the client's, untouched; engines judge all of it but `model` and `stream`."""
+
+    path: str
+    body: dict[str, Any]
+    stream: bool
+    model: str
+    headers: dict[str, str]
+
+    def leg_body(self, host: str, port: int, room: int) -> bytes:
+        """The same body for both legs, with where their KV meets."""
+        where = {"bootstrap_host": host, "bootstrap_port": port, "bootstrap_room": room}
+        return msgspec.json.encode({**self.body, **where})
+
+    def leg_headers(self, id: str) -> dict[str, str]:
+        return {**self.headers, HEADER: id, "content-type": "application/json"}
+
+
+async def read_call(request: Request) -> Call:
+    """The call of an HTTP request; RequestError when its body is no object or `model` or `stream` is odd."""
+    body = await read_object(request)
+    seen = convert(body, _Body)
+    headers = {name: value for name in _FORWARDED if (value := request.headers.get(name)) is not None}
+    return Call(request.url.path, body, bool(seen.stream), seen.model or "", headers)

@@ -1,0 +1,121 @@
+"""The two HTTP requests behind one client request, one to each engine of a pair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import msgspec
+
+from engine.core.errors import RequestError
+from engine.http.errors import ParamError
+from engine.router.ledger import Entry, Ledger, Side
+from engine.router.outgoing import Outgoing
+from engine.router.pairs import Engine
+
+# Deadlines are the router's own (overdue.py); only the connect is bounded here. Requests share no pool
+# limit, because a full pool would be a wait that nobody sees.
+TIMEOUT = httpx.Timeout(None, connect=5.0)
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=20.0)
+_QUOTED = 300
+
+
+class Refused(Exception):
+    """No connection to this engine, so it has seen nothing of the request."""
+
+    def __init__(self, engine: Engine, why: str) -> None:
+        super().__init__(f"{engine.instance} at {engine.url}: {why}")
+        self.engine = engine
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One side of one request: where it goes and what it sends."""
+
+    side: Side
+    engine: Engine
+    path: str
+    content: bytes
+    headers: dict[str, str]
+
+
+def engine_error(engine: Engine, status: int, body: bytes) -> ParamError:
+    """The error in an engine's answer, to pass on; an answer that is no OpenAI error is quoted in part."""
+    status = status if status >= 400 else 502
+    try:
+        error: Any = msgspec.json.decode(body)["error"]
+        param = error.get("param")
+        param = None if param is None else str(param)
+        return ParamError(param, str(error["message"]), str(error["code"]), status=status)
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+        said = body[:_QUOTED].decode("utf-8", "replace").strip() or "nothing"
+        message = f"{engine.instance} answered {status} and said: {said}"
+        return ParamError(None, message, "engine_failed", status=status)
+
+
+class Legs:
+    """Sends legs and keeps the ledger's view of them and each engine's load true."""
+
+    def __init__(self, http: httpx.AsyncClient, ledger: Ledger, clock: Callable[[], float]) -> None:
+        self._http = http
+        self._ledger = ledger
+        self._clock = clock
+
+    async def prefill(self, entry: Entry, leg: Leg) -> None:
+        """Run the prefill leg to its end; its body is a receipt and is dropped. RequestError, Refused."""
+        await self._tracked(entry, leg, self._prefill(leg))
+
+    async def decode(self, entry: Entry, leg: Leg, out: Outgoing) -> None:
+        """Run the decode leg and give its answer to the client. RequestError, Refused."""
+        await self._tracked(entry, leg, self._decode(entry, leg, out))
+
+    async def _tracked(self, entry: Entry, leg: Leg, work: Any) -> None:
+        leg.engine.active += 1
+        try:
+            await work
+        except asyncio.CancelledError:
+            self._ledger.leg(entry, leg.side, "cancelled", self._clock())
+            raise
+        except (httpx.ConnectError, httpx.ConnectTimeout) as e:
+            self._ledger.leg(entry, leg.side, "failed", self._clock())
+            raise Refused(leg.engine, str(e) or type(e).__name__) from None
+        except httpx.HTTPError as e:
+            self._ledger.leg(entry, leg.side, "failed", self._clock())
+            message = f"{leg.engine.instance} broke off during {leg.side}: {str(e) or type(e).__name__}."
+            raise RequestError("engine_lost", message, 502, "See whether it restarted.") from None
+        except RequestError:
+            self._ledger.leg(entry, leg.side, "failed", self._clock())
+            raise
+        else:
+            self._ledger.leg(entry, leg.side, "done", self._clock())
+        finally:
+            leg.engine.active -= 1
+
+    def _request(self, leg: Leg) -> Any:
+        return self._http.stream("POST", leg.engine.url + leg.path, content=leg.content, headers=leg.headers)
+
+    async def _prefill(self, leg: Leg) -> None:
+        async with self._request(leg) as response:
+            body = await response.aread()
+        if not response.is_success:
+            raise engine_error(leg.engine, response.status_code, body)
+
+    async def _decode(self, entry: Entry, leg: Leg, out: Outgoing) -> None:
+        async with self._request(leg) as response:
+            if not response.is_success:
+                raise engine_error(leg.engine, response.status_code, await response.aread())
+            self._ledger.streaming(entry, self._clock())
+            content_type = response.headers.get("content-type", "application/json")
+            if content_type.startswith("text/event-stream"):
+                await out.start(response.status_code, content_type)
+                async for data in response.aiter_raw():
+                    self._ledger.tokens(entry, await out.chunk(data), self._clock())
+            else:
+                body = await response.aread()
+                await out.start(response.status_code, content_type, len(body))
+                await out.end(body)
+                return
+        await out.end()

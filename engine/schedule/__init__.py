@@ -1,0 +1,1 @@
+"""Which tokens are computed next: continuous batching and chunked prefill, pure Python."""

@@ -1,0 +1,54 @@
+"""One request inside a scheduler: its tokens, how far its KV is computed, and its stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.core.types import Request, Stage
+
+
+@dataclass
+class Sequence:
+    """`computed` counts tokens whose KV is in the pool; `output` are generated tokens.
+
+    `stop_after_prefill` marks a prefill leg (ends in the inflight queue after one token), and
+    `holding` keeps a decode leg out of batches until its KV has arrived.
+    """
+
+    request: Request
+    arrived: float
+    stop_after_prefill: bool = False
+    holding: bool = False
+    stage: Stage = "waiting"
+    since: float = 0.0
+    waiting_on: str | None = None
+    computed: int = 0
+    output: list[int] = field(default_factory=list)
+    preempted: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.request.id
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.request.prompt + self.output
+
+    @property
+    def length(self) -> int:
+        return len(self.request.prompt) + len(self.output)
+
+    def move(self, stage: Stage, now: float, waiting_on: str | None = None) -> None:
+        """Enter a stage; its age counts from `now`, unless it is in it already."""
+        if stage != self.stage:
+            self.stage, self.since = stage, now
+        self.waiting_on = waiting_on
+
+    def next_run(self, limit: int) -> list[int]:
+        """The next tokens to compute, at most `limit`."""
+        return self.tokens[self.computed : self.computed + limit]
+
+    @property
+    def left(self) -> int:
+        """Tokens that still have no KV; 1 for a sequence that is decoding."""
+        return self.length - self.computed

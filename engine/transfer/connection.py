@@ -1,0 +1,68 @@
+"""One TCP connection between two leaders, as the link's loop sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+
+from engine.transfer.handshake import Peer
+from engine.transfer.messages import Body, Envelope, Frame, ProtocolError, Splitter, encode
+
+# A stranger may make us buffer this much; an authenticated peer MAX_FRAME.
+STRANGER_FRAME = 1 << 20
+WRITE_LIMIT = 64 << 20
+
+
+class Connection:
+    """Frames over one socket. Used on the loop's thread only, but for reading `last_heard` and `up`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, now: float) -> None:
+        self._reader, self._writer = reader, writer
+        self._splitter = Splitter(STRANGER_FRAME)
+        self._frames: deque[Frame] = deque()
+        self.peer: Peer | None = None
+        self.opened_at = self.last_heard = self.last_ping = now
+        self.ours_ready = self.theirs_ready = self.up = self.dropped = False
+        self.me = ""
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def remote(self) -> str:
+        name = self._writer.get_extra_info("peername") or ("?", 0)
+        return f"{name[0]}:{name[1]}"
+
+    def trust(self, peer: Peer, limit: int, me: str) -> None:
+        """The other side is authenticated: `me` is our incarnation for envelopes."""
+        self.peer, self._splitter.limit, self.me = peer, limit, me
+
+    async def receive(self) -> Frame:
+        """The next frame; ConnectionError at the end of the stream, ProtocolError on bytes not ours."""
+        while not self._frames:
+            data = await self._reader.read(1 << 16)
+            if not data:
+                raise ConnectionError("the connection was closed")
+            self.last_heard = asyncio.get_running_loop().time()
+            self._frames.extend(self._splitter.feed(data))
+        return self._frames.popleft()
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame; ProtocolError when the peer has stopped reading."""
+        if self.dropped:
+            return
+        self._writer.write(encode(frame))
+        if self._writer.transport.get_write_buffer_size() > WRITE_LIMIT:
+            raise ProtocolError("the peer does not read")
+
+    def say(self, body: Body) -> None:
+        """Send a body in an envelope to the authenticated peer."""
+        if self.peer is not None:
+            self.send(Envelope(self.me, self.peer.key.incarnation, body))
+
+    def close(self) -> None:
+        """Close once what was sent has left (a Refuse must arrive)."""
+        self._writer.close()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()

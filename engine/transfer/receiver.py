@@ -1,0 +1,259 @@
+"""Decode's side of rooms: from the request to KV in its pages, and to quiet after a failure.
+
+waiting -> preallocated -> transferring -> done; failed and aborted from anywhere, once. Pages that were
+named in a Want and not handed over stay untouchable until prefill says Quiesced or its life is fenced.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from engine.core.errors import RequestError
+from engine.core.settings import BY_NAME, Settings
+from engine.transfer import messages as m
+from engine.transfer.handshake import PeerKey
+from engine.transfer.ports import DeadlinePort, LinkPort, Outbox, Outcome, RoomView, Sink
+from engine.transfer.rooms import Counters, Staged
+
+
+@dataclass(eq=False)
+class Room(Staged):
+    address: str = ""
+    pages: list[int] = field(default_factory=list)
+    tokens: int = 0
+    granted: bool = False
+    granted_at: float = 0.0
+    wanted: bool = False
+    pages_done: int = 0
+
+    @property
+    def waiting_on(self) -> str | None:
+        if self.ended:
+            return None
+        if not self.granted:
+            return "pages"
+        return "done" if self.pages_done else "transfer"
+
+
+class Receiver:
+    """Thread-safe; every public method may be called from any thread, none blocks."""
+
+    def __init__(
+        self,
+        *,
+        link: LinkPort,
+        deadlines: DeadlinePort,
+        sink: Sink,
+        settings: Settings,
+        clock: Callable[[], float],
+    ) -> None:
+        self._link, self._deadlines, self._sink = link, deadlines, sink
+        self._settings, self._clock = settings, clock
+        self._rooms: dict[int, Room] = {}
+        self._up: dict[str, PeerKey] = {}
+        self._refused: dict[str, Outcome] = {}
+        self._tickets = itertools.count(1)
+        self._box = Outbox()
+        self.counters = Counters()
+
+    def request(self, room: int, rid: str, address: str) -> None:
+        """A request whose KV comes from the prefill at `address`. RequestError when the room is in use."""
+        with self._box:
+            if room in self._rooms:
+                raise RequestError("invalid_request", f"Room {room} is in use by another request.")
+            now = self._clock()
+            entry = Room(room, rid, now, stage_at=now, ticket=next(self._tickets), address=address)
+            entry.peer = self._up.get(address)
+            self._rooms[room] = entry
+            if entry.peer is None and address in self._refused:
+                self._end(entry, self._refused[address])
+                return
+            at = now + self._settings["prealloc"]
+            self._deadlines.arm(("prealloc", room), "prealloc", at, lambda: self._fired(entry, "prealloc"))
+            if entry.peer is None:
+                at = now + self._settings["handshake"]
+                self._deadlines.arm(("link", room), "handshake", at, lambda: self._fired(entry, "handshake"))
+                self._box.put(self._link.demand, address)
+
+    def grant(self, room: int, pages: Sequence[int], tokens: int) -> bool:
+        """The room gets local `pages` for `tokens` prompt tokens; Want goes out once prefill is linked."""
+        with self._box:
+            entry = self._live(room)
+            if entry is None or entry.granted:
+                return False
+            now = self._clock()
+            self._deadlines.cancel(("prealloc", room))
+            entry.move("preallocated", now)
+            entry.pages, entry.tokens, entry.granted, entry.granted_at = list(pages), tokens, True, now
+            at = now + self._settings["transfer"]
+            self._deadlines.arm(("transfer", room), "transfer", at, lambda: self._fired(entry, "transfer"))
+            self._want(entry)
+            return True
+
+    def abort(self, room: int, by: str) -> bool:
+        """End the room as aborted; False when it is unknown or has ended."""
+        return self._finish(room, Outcome("aborted", "aborted", f"The request was aborted by {by}."))
+
+    def fail(self, room: int, code: str, message: str) -> bool:
+        """End the room as failed with a code of FAILURE_STATUS; False when it is unknown or has ended."""
+        return self._finish(room, Outcome("failed", code, message))
+
+    def timeouts_changed(self) -> None:
+        """Apply changed prealloc and transfer timeouts to the rooms that wait now."""
+        with self._box:
+            for entry in self._rooms.values():
+                self._deadlines.rearm(("prealloc", entry.room), entry.opened_at + self._settings["prealloc"])
+                self._deadlines.rearm(("transfer", entry.room), entry.granted_at + self._settings["transfer"])
+
+    def on_peer_up(self, peer: PeerKey, address: str) -> None:
+        with self._box:
+            self._up[address] = peer
+            self._refused.pop(address, None)
+            for entry in list(self._rooms.values()):
+                if entry.ended and entry.peer == peer:
+                    self._cancel(entry)
+                elif not entry.ended and entry.peer is None and entry.address == address:
+                    entry.peer = peer
+                    self._deadlines.cancel(("link", entry.room))
+                    self._want(entry)
+
+    def on_peer_lost(self, peer: PeerKey, reason: str) -> None:
+        with self._box:
+            self._up = {a: p for a, p in self._up.items() if p != peer}
+            self._end_all(peer, f"Prefill {peer} was lost: {reason}")
+
+    def on_peer_fenced(self, peer: PeerKey) -> None:
+        """That life of the prefill is over: nothing it was writing can land any more."""
+        with self._box:
+            self._up = {a: p for a, p in self._up.items() if p != peer}
+            self._end_all(peer, f"Prefill {peer} is gone.")
+            for entry in [e for e in self._rooms.values() if e.peer == peer]:
+                self._quiet(entry)
+
+    def on_refused(self, address: str, code: str, message: str) -> None:
+        """The prefill at `address` does not link with this engine, now or on a retry."""
+        with self._box:
+            outcome = Outcome("failed", code, message)
+            self._refused[address] = outcome
+            for entry in list(self._rooms.values()):
+                if entry.peer is None and entry.address == address and not entry.ended:
+                    self._end(entry, outcome)
+
+    def on_message(self, peer: PeerKey, message: m.RoomMessage) -> None:
+        with self._box:
+            entry = self._rooms.get(message.room)
+            if entry is None or (entry.peer, entry.ticket) != (peer, message.ticket):
+                self.counters.late_completions += not isinstance(message, m.Quiesced)
+                return
+            match message:
+                case m.Quiesced() if entry.ended:
+                    self._quiet(entry)
+                case m.Chunk() if not entry.ended:
+                    entry.move("transferring", self._clock())
+                    entry.pages_done = max(entry.pages_done, message.pages_done)
+                    self.counters.transfer_bytes += message.bytes - entry.bytes
+                    entry.bytes = message.bytes
+                case m.Done() if entry.wanted and not entry.ended:
+                    self._on_done(entry, peer, message)
+                case m.Failed() if not entry.ended:
+                    self._end(entry, Outcome("failed", message.code, message.message), tell=False)
+                case _:
+                    self.counters.late_completions += 1
+
+    def snapshot(self) -> list[RoomView]:
+        """Rooms that have not ended or are not quiet yet."""
+        with self._box:
+            now = self._clock()
+            return [_view(e, now) for e in self._rooms.values()]
+
+    def open_rooms(self, peer: PeerKey) -> int:
+        with self._box:
+            return sum(e.peer == peer and not e.ended for e in self._rooms.values())
+
+    def _live(self, room: int) -> Room | None:
+        entry = self._rooms.get(room)
+        return entry if entry and not entry.ended else None
+
+    def _finish(self, room: int, outcome: Outcome) -> bool:
+        with self._box:
+            entry = self._live(room)
+            return entry is not None and self._end(entry, outcome)
+
+    def _end_all(self, peer: PeerKey, message: str) -> None:
+        for entry in [e for e in self._rooms.values() if e.peer == peer and not e.ended]:
+            self._end(entry, Outcome("failed", "peer_lost", message), tell=False)
+
+    def _want(self, entry: Room) -> None:
+        if entry.peer is None or not entry.granted or entry.wanted:
+            return
+        entry.wanted = True
+        want = m.Want(room=entry.room, ticket=entry.ticket, pages=entry.pages, tokens=entry.tokens)
+        self._box.put(self._link.send, entry.peer, want)
+
+    def _on_done(self, entry: Room, peer: PeerKey, done: m.Done) -> None:
+        if done.tokens != entry.tokens:
+            text = f"Prefill handed over {done.tokens} tokens, decode wanted {entry.tokens}."
+            self._end(entry, Outcome("failed", "kv_transfer_failed", text))
+            return
+        self._box.put(self._link.send, peer, m.Taken(room=entry.room, ticket=entry.ticket))
+        self.counters.transfer_seconds += max(self._clock() - entry.granted_at, 0.0)
+        self._end(entry, Outcome("done"), tell=False)
+        self._box.put(self._sink.ready, entry.room, entry.rid or "", done.first)
+
+    def _fired(self, entry: Room, name: str) -> bool:
+        value = self._settings[name]
+        env = BY_NAME[name].env
+        with self._box:
+            since, code, what = {
+                "prealloc": (entry.opened_at, "prealloc_timeout", "No pages were free"),
+                "transfer": (entry.granted_at, "kv_transfer_timeout", "Prefill did not hand over KV"),
+                "handshake": (entry.opened_at, "link_failed", f"Prefill {entry.address} was not linked"),
+            }[name]
+            linked = name == "handshake" and entry.peer is not None
+            if entry.ended or linked or self._clock() < since + value:
+                return False
+            return self._end(entry, Outcome("failed", code, f"{what} within {env}={value:g} s."))
+
+    def _end(self, entry: Room, outcome: Outcome, tell: bool = True) -> bool:
+        """The only way into a terminal stage."""
+        if not entry.move(outcome.kind, self._clock()):
+            self.counters.late_completions += 1
+            return False
+        entry.outcome = outcome
+        for name in ("prealloc", "transfer", "link"):
+            self._deadlines.cancel((name, entry.room))
+        self.counters.ended(entry.peer, outcome, self._clock())
+        self._box.put(self._sink.ended, entry.room, entry.rid or "", outcome)
+        if tell:
+            self._cancel(entry)
+        if outcome.kind == "done" or not entry.wanted:
+            self._quiet(entry)
+        return True
+
+    def _cancel(self, entry: Room) -> None:
+        if entry.peer is None or entry.outcome is None:
+            return
+        code, message = entry.outcome.code, entry.outcome.message
+        cancel = m.Cancel(room=entry.room, ticket=entry.ticket, code=code, message=message)
+        self._box.put(self._link.send, entry.peer, cancel)
+
+    def _quiet(self, entry: Room) -> None:
+        del self._rooms[entry.room]
+        self._box.put(self._sink.quiet, entry.room, entry.rid or "")
+
+
+def _view(entry: Room, now: float) -> RoomView:
+    return RoomView(
+        room=entry.room,
+        rid=entry.rid or "",
+        stage=entry.stage,
+        waiting_on=entry.waiting_on,
+        peer=entry.peer.instance if entry.peer else entry.address,
+        peer_incarnation=entry.peer.incarnation if entry.peer else None,
+        pages=len(entry.pages),
+        bytes=entry.bytes,
+        age=now - entry.opened_at,
+        stage_age=now - entry.stage_at,
+    )

@@ -1,0 +1,81 @@
+"""The tensors of a model folder, read one at a time, whole or by rows and columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from engine.core.errors import ModelError
+from engine.weights.jsonfile import read_json
+
+_AGAIN = "Fetch or convert the model again."
+
+
+class Checkpoint:
+    """model.safetensors, or the shards of model.safetensors.index.json; files are mapped, not read.
+
+    A file that is missing, truncated or lacks a tensor is a ModelError naming it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._open: dict[str, Any] = {}
+        index = folder / "model.safetensors.index.json"
+        if index.exists():
+            where = read_json(index).get("weight_map")
+            if not isinstance(where, dict) or not where:
+                raise ModelError("model_file_damaged", f"{index} has no weight_map.", _AGAIN)
+            self._where = {str(name): str(file) for name, file in where.items()}
+            for file in sorted(set(self._where.values())):
+                self._file(file)
+        else:
+            self._where = {name: "model.safetensors" for name in self._file("model.safetensors").keys()}
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._where)
+
+    def whole(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        return self._slice(name, shape)[:]
+
+    def rows(self, name: str, shape: tuple[int, ...], start: int, stop: int) -> torch.Tensor:
+        """[stop - start, ...] of a tensor whose whole shape is `shape`."""
+        return self._slice(name, shape)[start:stop]
+
+    def columns(self, name: str, shape: tuple[int, ...], start: int, stop: int) -> torch.Tensor:
+        return self._slice(name, shape)[:, start:stop]
+
+    def _slice(self, name: str, shape: tuple[int, ...]) -> Any:
+        file = self._where.get(name)
+        if file is None:
+            raise ModelError("tensor_missing", f"{self.folder} has no tensor {name}.", _AGAIN)
+        try:
+            view = self._file(file).get_slice(name)
+        except SafetensorError as error:
+            raise ModelError(
+                "tensor_missing", f"{self.folder / file} has no readable tensor {name} ({error}).", _AGAIN
+            ) from None
+        if tuple(view.get_shape()) != shape:
+            raise ModelError(
+                "tensor_shape",
+                f"{self.folder / file}: {name} has shape {list(view.get_shape())}, "
+                f"but config.json asks for {list(shape)}.",
+                _AGAIN,
+            )
+        return view
+
+    def _file(self, name: str) -> Any:
+        if name not in self._open:
+            path = self.folder / name
+            try:
+                self._open[name] = safe_open(path, framework="pt", device="cpu")
+            except FileNotFoundError:
+                raise ModelError("weights_missing", f"{path} does not exist.", _AGAIN) from None
+            except (SafetensorError, OSError) as error:
+                raise ModelError(
+                    "weights_damaged", f"{path} is damaged or truncated ({error}).", _AGAIN
+                ) from None
+        return self._open[name]

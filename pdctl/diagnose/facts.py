@@ -1,0 +1,165 @@
+"""Everything the rules may know, gathered before the first of them runs; plain frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest
+from pdctl.facts.missing import Missing, known
+from pdctl.facts.process import Process
+from pdctl.facts.unit import Unit
+
+# A frozen or wedged engine is told from a busy one by these (seconds).
+FRESH = 5.0  # the leader publishes every 0.25 s
+STEP = 30.0  # no healthy forward step takes longer
+
+
+@dataclass(frozen=True)
+class Member:
+    """A unit as the fleet file declares it. `expected` is the environment its profile gives it."""
+
+    name: str
+    role: str
+    cell: str
+    host: str
+    url: str
+    bootstrap: str | None
+    expected: dict[str, str] | Missing
+    unit: Unit | Missing
+    process: Process | Missing
+
+
+@dataclass(frozen=True)
+class EngineView:
+    """One engine: what was declared, what the host says, what it answered (twice)."""
+
+    member: Member
+    pair: Pair[Engine]
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    @property
+    def role(self) -> str:
+        return self.member.role
+
+    @property
+    def reach(self) -> Reach:
+        return self.pair.second.reach
+
+    @property
+    def state(self) -> Engine | Missing:
+        """The newest state of this very life, Missing when it does not answer now."""
+        return self.pair.second.picture
+
+    @property
+    def fresh(self) -> bool:
+        """It answers, and what it answers was published a moment ago."""
+        state = self.state
+        return known(state) and (not known(state.snapshot_age) or state.snapshot_age <= FRESH)
+
+    @property
+    def legs(self) -> tuple[Leg, ...]:
+        state = self.state
+        return state.legs if known(state) and known(state.legs) else ()
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        state = self.state
+        return state.peers if known(state) and known(state.peers) else ()
+
+    @property
+    def working(self) -> bool:
+        """Steps happen: between the samples, moments ago, or one is under way for a plausible time."""
+        both = self.pair.both
+        if not known(both):
+            return False
+        first, second = (e.progress for e in both)
+        if not known(first) or not known(second):
+            return False
+        recent = second.last_step_age is not None and second.last_step_age < 2.0
+        inside = second.stepping is not None and second.stepping < STEP
+        return second.steps != first.steps or recent or inside
+
+    def before(self, leg: Leg) -> Leg | None:
+        """The same request in the first sample."""
+        first = self.pair.first.picture
+        legs = first.legs if known(first) and known(first.legs) else ()
+        return next((other for other in legs if other.id == leg.id), None)
+
+
+@dataclass(frozen=True)
+class RouterView:
+    member: Member
+    pair: Pair[Router]
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    @property
+    def reach(self) -> Reach:
+        return self.pair.second.reach
+
+    @property
+    def state(self) -> Router | Missing:
+        return self.pair.second.picture
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`at` is when the second sample was taken (Unix seconds)."""
+
+    fleet: str
+    at: float
+    drill: bool
+    engines: tuple[EngineView, ...]
+    router: RouterView | Missing
+
+    def engine(self, name: str) -> EngineView | None:
+        return next((e for e in self.engines if e.name == name), None)
+
+    def cell(self, cell: str, role: str) -> tuple[EngineView, ...]:
+        return tuple(e for e in self.engines if e.member.cell == cell and e.role == role)
+
+    def edges(self) -> Iterator[tuple[EngineView, EngineView]]:
+        """Every (prefill, decode) pair of one cell."""
+        for prefill in self.engines:
+            if prefill.role == "prefill":
+                for decode in self.cell(prefill.member.cell, "decode"):
+                    yield prefill, decode
+
+    @property
+    def router_state(self) -> Router | Missing:
+        """The router's newest state, Missing when it does not answer now."""
+        return self.router.state if isinstance(self.router, RouterView) else self.router
+
+    @property
+    def requests(self) -> tuple[RouterRequest, ...] | Missing:
+        """The router's ledger, newest sample."""
+        state = self.router_state
+        return state if isinstance(state, Missing) else state.requests
+
+    @property
+    def requests_before(self) -> tuple[RouterRequest, ...]:
+        """The router's ledger in the first sample; empty when it is not known."""
+        first = self.router.pair.first.picture if isinstance(self.router, RouterView) else self.router
+        requests = first if isinstance(first, Missing) else first.requests
+        return () if isinstance(requests, Missing) else requests
+
+    def members(self) -> Iterator[Member]:
+        for view in self.engines:
+            yield view.member
+        if known(self.router):
+            yield self.router.member
+
+
+def peer_of(view: EngineView, other: EngineView) -> Peer | None:
+    """How `view` sees `other`: its newest peer entry by instance name, link port or address."""
+    addresses = {other.member.bootstrap, other.member.url.removeprefix("http://")}
+    named = [p for p in view.peers if p.instance == other.name]
+    found = named or [p for p in view.peers if p.address in addresses]
+    live = [p for p in found if not p.stale] or found
+    return min(live, key=lambda p: p.since_age if p.since_age is not None else 1e18, default=None)

@@ -1,0 +1,83 @@
+"""PD101: the running environment is not what the profile says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.picture import Timeout
+from pdctl.diagnose.facts import Facts, Member
+from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.facts.missing import Missing, known
+
+_PDCTL_OWN = ("PD_FLEET_TOKEN_FILE", "PD_DRILL_TOKEN_FILE", "PD_LOG_LEVEL")
+
+
+def _same(left: str, right: str) -> bool:
+    try:
+        return float(left) == float(right)
+    except ValueError:
+        return left == right
+
+
+def _running(member: Member, said: dict[str, str] | Missing) -> dict[str, str] | Missing:
+    """The process's own environment, else what it says of itself."""
+    process = member.process
+    if known(process) and known(process.environ):
+        return process.environ
+    return said
+
+
+def _differences(expected: dict[str, str], running: dict[str, str]) -> list[str]:
+    lines = []
+    for name, value in sorted(expected.items()):
+        if name not in running:
+            lines.append(f"{name}: profile {value}, the process does not have it")
+        elif not _same(value, running[name]):
+            lines.append(f"{name}: profile {value}, process {running[name]}")
+    for name in sorted(running.keys() - expected.keys()):
+        if name.startswith("PD_") and name not in _PDCTL_OWN:
+            lines.append(f"{name}: not in the profile, process {running[name]}")
+    return lines
+
+
+def _live(expected: dict[str, str], timeouts: dict[str, Timeout]) -> list[str]:
+    return [
+        f"{t.env}: profile {expected[t.env]}, set to {t.value:g} by an admin call since the start"
+        for t in timeouts.values()
+        if t.source == "admin" and t.env in expected and not _same(expected[t.env], str(t.value))
+    ]
+
+
+@rule(
+    "PD101", "running environment differs from the profile", Severity.WARNING, ["profile"], role="amplifier"
+)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """The process was started with other values than the profile holds now, or one was changed live.
+
+    What it looks like: a value was edited in the profile and the engine was not restarted; or somebody
+    changed a timeout through the admin API; or an environment variable leaked in from a shell. The fleet
+    behaves in a way that the files do not explain.
+
+    What else it could be: nothing; the environment is read from the process itself (/proc) where that is
+    readable, else from what the engine says of itself, and the evidence says which value is where.
+
+    What to do: `pdctl deploy` restarts what differs with the profile's values. If the live value is the
+    one you want, put it into the profile with `pdctl profile set`.
+    """
+    router = facts.router
+    views = [*facts.engines, *((router,) if known(router) else ())]
+    for view in views:
+        expected, state = view.member.expected, view.state
+        if not known(expected):
+            continue
+        said: dict[str, str] | Missing = state.environ if known(state) else state
+        running = _running(view.member, said)
+        lines = _differences(expected, running) if known(running) else []
+        lines += _live(expected, state.timeouts) if known(state) else []
+        if lines:
+            yield rule.finding(
+                view.name,
+                f"{view.name} runs with other values than its profile.",
+                lines,
+                "pdctl deploy",
+            )

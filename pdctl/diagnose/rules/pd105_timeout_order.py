@@ -1,0 +1,50 @@
+"""PD105: timeouts in force are out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.picture import Timeout
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.facts.missing import known
+from pdctl.fleet.chain import chain_problems
+
+
+def _values(timeouts: dict[str, Timeout], prefix: str) -> dict[str, float]:
+    """The values that this process reads itself: every process lists them all."""
+    return {t.env: t.value for t in timeouts.values() if t.env.startswith(prefix)}
+
+
+@rule("PD105", "timeouts out of order", Severity.WARNING, ["engine.state"], role="amplifier")
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """The deadlines of one request must fire from the inside out: decode, then prefill, then router.
+
+    What it looks like: a request that waits with good reason is cut by the outer party first. The error
+    names the wrong component, pages are freed while the other side still counts on them, or the router
+    gives up and both engines go on working for nobody.
+
+    What else it could be: failures at exactly one timer's value with the chain in order are that timer
+    doing its work; look at PD602 and PD603 for what it waited for.
+
+    What to do: `pdctl tune-timeout` proposes the inflight value from measured dwell and adjusts the chain
+    around it; or set the values with `pdctl profile set` and `pdctl deploy`.
+    """
+    router = facts.router_state
+    outer = _values(router.timeouts, "PD_ROUTER_") if known(router) else {}
+    said: dict[str, set[str]] = {}
+    for prefill, decode in facts.edges():
+        p, d = prefill.state, decode.state
+        if not known(p) or not known(d):
+            continue
+        inner = _values(p.timeouts, "PD_PREFILL_") | _values(d.timeouts, "PD_DECODE_")
+        for line in chain_problems(inner | outer):
+            said.setdefault(line, set()).update((prefill.name, decode.name))
+    for line, names in said.items():
+        yield rule.finding(
+            " and ".join(sorted(names)),
+            line.partition(": ")[0] + ".",
+            [line],
+            "pdctl tune-timeout",
+            touches=names,
+        )

@@ -1,0 +1,73 @@
+"""PD201: a unit that should run does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.picture import Reach
+from pdctl.diagnose.facts import EngineView, Facts, RouterView
+from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.words import span
+from pdctl.facts.missing import known
+from pdctl.facts.unit import Unit, meaning
+
+_START = 120.0  # loading a model may take this long before the port opens
+
+
+def _remedy(unit: Unit, name: str) -> str:
+    if unit.state == "absent":
+        return "pdctl deploy"
+    return f"pdctl logs {name}" if unit.exit in (2, 73, 74) else f"pdctl restart {name}"
+
+
+def _down(rule: Rule, view: EngineView | RouterView, unit: Unit, at: float) -> Finding | None:
+    name = view.name
+    age = at - unit.since if unit.since else None
+    if unit.state in ("failed", "stopped", "absent"):
+        words = {"failed": "has failed", "stopped": "is stopped", "absent": "was never started"}[unit.state]
+        ended = [meaning(unit.exit)] if unit.state != "absent" else []
+        since = f" for {span(age)}" if age is not None else ""
+        tail = f": {ended[0]}" if ended else ""
+        evidence = [f"unit state {unit.state}{since}", *ended, f"HTTP: {view.reach}"]
+        if unit.reason:
+            evidence.insert(1, unit.reason)
+        # Stopped on purpose is a person's decision: worth saying, not an emergency.
+        severity = Severity.ERROR if unit.wanted else Severity.WARNING
+        said = f"{name} {words}{since}{tail}."
+        remedy = _remedy(unit, name)
+        return rule.finding(name, said, evidence, remedy, since=unit.since, severity=severity)
+    if unit.state in ("running", "starting") and view.reach is Reach.REFUSED:
+        started = unit.started_at or unit.since
+        young = started is not None and at - started < _START
+        said = f"{name} runs (pid {unit.pid}) and listens on no port yet."
+        evidence = [f"unit state {unit.state}, pid {unit.pid}", "HTTP: refused"]
+        severity = Severity.INFO if young else Severity.ERROR
+        return rule.finding(name, said, evidence, f"pdctl logs {name}", severity=severity, since=started)
+    return None
+
+
+@rule("PD201", "engine down", Severity.ERROR, ["units"])
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """A unit that is meant to run has failed or stopped, or runs without opening its port.
+
+    What it looks like: connections to its port are refused at once. The exit code says why it ended:
+    2 a wrong flag, variable or file; 71 a rank died; 72 a rank froze; 73 a port was in use; 74 the model;
+    a signal means somebody or the kernel ended it.
+
+    What else it could be: a port that is open and silent is a frozen process (PD202); no reply at all to
+    the connect is the host or the network (PD301); one that keeps coming back is a crash loop (PD203).
+
+    What to do: read the last lines of its log (`pdctl logs NAME`), mend what the exit code names, and
+    `pdctl restart NAME`. Requests on its edges fail at once by name; nothing else needs a restart.
+    """
+    views: list[EngineView | RouterView] = [*facts.engines]
+    if known(facts.router):
+        views.append(facts.router)
+    for view in views:
+        unit = view.member.unit
+        found = _down(rule, view, unit, facts.at) if known(unit) else None
+        if found is None and not known(unit) and view.reach is Reach.REFUSED:
+            evidence = ["HTTP: refused", f"unit {unit}"]
+            found = rule.finding(view.name, f"Nothing listens for {view.name}.", evidence, "pdctl deploy")
+        if found:
+            yield found

@@ -1,0 +1,96 @@
+"""PD202: an engine that is there and does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.picture import Engine, Reach
+from pdctl.diagnose.facts import EngineView, Facts, RouterView
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import span
+from pdctl.facts.missing import known
+
+_BEAT = 5.0  # a rank reports every second
+_LOOP = 10.0
+
+
+def _heal(view: EngineView | RouterView) -> str:
+    if isinstance(view, EngineView):
+        return f"pdctl restart --co --cell {view.member.cell}"
+    return f"pdctl restart {view.name}"
+
+
+def _stopped(rule: Rule, view: EngineView | RouterView) -> Finding | None:
+    process = view.member.process
+    if not known(process) or not process.stopped:
+        return None
+    pids = " ".join(map(str, process.stopped))
+    which = "it" if process.pid in process.stopped else "a rank of it"
+    evidence = [f"process state T (stopped): pid {pids}", f"HTTP: {view.reach}"]
+    said = f"{view.name} is frozen: {which} was stopped by a signal and has not been continued."
+    return rule.finding(view.name, said, evidence, f"kill -CONT {pids}")
+
+
+def _silent(rule: Rule, view: EngineView | RouterView) -> Finding | None:
+    if view.reach is not Reach.TIMED_OUT:
+        return None
+    process = view.member.process
+    evidence = [f"HTTP: {view.pair.second.detail}"]
+    said = f"{view.name} is frozen: its port is open and nothing answers."
+    if known(process):
+        return rule.finding(view.name, said, [*evidence, f"process state: {process.status}"], _heal(view))
+    tests = [
+        Hypothesis(f"{view.name}'s process is stopped or wedged", "ps -eo pid,stat,wchan,args | grep engine"),
+        Hypothesis("the host drops packets after the connect", f"curl -m 5 {view.member.url}/health"),
+    ]
+    return rule.finding(view.name, said, [*evidence, f"process {process}"], _heal(view), hypotheses=tests)
+
+
+def _wedged(rule: Rule, view: EngineView, state: Engine) -> Finding | None:
+    """It answers, but its leader or a rank does not turn."""
+    lines: list[str] = []
+    if not view.fresh:
+        lines.append(f"its leader last published {span(_age(state))} ago (healthy: under a second)")
+    late = [r for r in state.ranks if r.heartbeat_age > _BEAT]
+    lines += [f"rank {r.rank} (pid {r.pid}) was last heard {span(r.heartbeat_age)} ago" for r in late]
+    progress = state.progress
+    busy = sum(state.queues[q].depth for q in ("prefilling", "running", "ready") if q in state.queues)
+    if known(progress) and busy and not view.working:
+        lines += [
+            f"{busy} requests are in batches, no step for {span(idle)}"
+            for idle in [max(progress.loop_age, progress.last_step_age or 0.0)]
+            if idle > _LOOP
+        ]
+    if not lines:
+        return None
+    said = f"{view.name} answers HTTP and makes no progress."
+    return rule.finding(view.name, said, lines, _heal(view))
+
+
+def _age(state: Engine) -> float | None:
+    return state.snapshot_age if known(state.snapshot_age) else None
+
+
+@rule("PD202", "engine frozen", Severity.ERROR, ["engine.reach"])
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """A process that exists and does nothing: stopped by a signal, silent on its port, or not stepping.
+
+    What it looks like: the process is listed, its port accepts connections, a status page may even say
+    Ready. Its peers lose their links a few seconds later, and requests on its edges end with peer_lost or
+    wait for a deadline. Process state T is a SIGSTOP; a silent port with state R or S is a wedged loop.
+
+    What else it could be: one long step is no freeze (the step counter and the time inside the step tell);
+    a saturated decode makes steps (PD603); a refused connection is a process that is gone (PD201).
+
+    What to do: a stopped process continues with `kill -CONT PID`; otherwise restart its cell with
+    `pdctl restart --co`, which also proves that nothing of the old life is left.
+    """
+    views: list[EngineView | RouterView] = [*facts.engines]
+    if known(facts.router):
+        views.append(facts.router)
+    for view in views:
+        found = _stopped(rule, view) or _silent(rule, view)
+        if found is None and isinstance(view, EngineView) and known(view.state):
+            found = _wedged(rule, view, view.state)
+        if found:
+            yield found

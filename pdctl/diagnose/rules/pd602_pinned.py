@@ -1,0 +1,86 @@
+"""PD602: requests pinned between prefill and decode."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.ledger import Entry, join
+from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.words import count, some, span
+from pdctl.facts.missing import known
+
+LOST = {
+    "want": "decode asked for the pages and the prefill never saw it: the Want was lost",
+    "write": "the prefill has the Want and its write stands still: the transfer is stalled",
+    "done": "everything is written and decode still waits: the Done was lost",
+    "taken": "decode has the KV and the prefill was never told: the Taken was lost",
+    "room": "one side holds the room and the other, which answers, does not know it",
+    "peer": "the other side does not answer",
+}
+
+
+def _ends(facts: Facts, entry: Entry) -> str:
+    """When the watchdog will end it."""
+    view = facts.engine(entry.prefill or "")
+    state = view.state if view else None
+    if state is None or not known(state) or entry.prefill_stage != "inflight":
+        return ""
+    limit = state.timeouts.get("inflight")
+    if limit is None:
+        return ""
+    left = max(0.0, limit.value - entry.stage_age)
+    return f"; the watchdog ({limit.value:g} s) ends it in {span(left)}"
+
+
+def _line(facts: Facts, e: Entry) -> str:
+    waits = f", waiting on {e.waiting_on}" if e.waiting_on else ""
+    return (
+        f"{e.id} room {e.room}: {e.stage} on {e.holder} for {span(e.stage_age)}{waits}, {e.pages} pages; "
+        + e.why
+        + _ends(facts, e)
+    )
+
+
+@rule(
+    "PD602",
+    "pinned inflight transfers",
+    Severity.ERROR,
+    ["engine.state"],
+    echo_of=["PD606", "PD202", "PD201", "PD203", "PD301", "PD501", "PD106", "PD204", "PD502"],
+)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """Requests sit in the prefill's inflight queue, or wait for KV on decode, and no byte moves.
+
+    What it looks like: no GPU work, no error, no log line; the age of the oldest inflight transfer grows
+    and its bytes do not. Dwell there is under a second when healthy. What the prefill waits on names the
+    lost step: want (decode's request for pages never came), transfer (the write stands still), taken
+    (decode's receipt, or the prefill's Done, was lost).
+
+    What else it could be: decode without free pages or slots that makes progress is backpressure (PD603)
+    and heals alone. A frozen or dead decode (PD202, PD201) or a one-sided restart (PD501) explains
+    pinned rooms on its edges, and an armed fault point (PD606) may be a drill somebody left.
+
+    What to do: the watchdog (PD_PREFILL_INFLIGHT_TIMEOUT) ends each with kv_transfer_timeout and frees its
+    pages. If more rooms follow on the same edge, restart the pair: `pdctl restart --co --cell CELL`.
+    """
+    groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
+    for entry in join(facts):
+        if entry.verdict == "stuck" and entry.lost in LOST:
+            groups[(entry.prefill or "", entry.decode or "", entry.lost)].append(entry)
+    for (prefill, decode, lost), entries in groups.items():
+        oldest = max(entries, key=lambda e: e.stage_age)
+        names = [n for n in (prefill, decode) if n]
+        view = facts.engine(names[0]) if names else None
+        cell = f" --cell {view.member.cell}" if view else ""
+        counted = count(len(entries), "request is", "requests are")
+        yield rule.finding(
+            " -> ".join(names),
+            f"{counted} pinned between {' and '.join(names)}, the oldest for {span(oldest.stage_age)}: "
+            f"{LOST[lost]}.",
+            some([_line(facts, e) for e in entries]),
+            f"pdctl restart --co{cell}",
+            touches=names,
+            since=oldest.since,
+        )

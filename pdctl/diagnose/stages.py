@@ -1,0 +1,152 @@
+"""Who holds a request that at least one engine knows, and whether anything will move it; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pdctl.adapters.picture import Leg
+from pdctl.diagnose.facts import EngineView, Facts
+from pdctl.facts.missing import known
+
+Side = tuple[EngineView, Leg] | None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One request's standing; see ledger.py for the verdicts and Entry for `lost`."""
+
+    verdict: str
+    holder: str | None
+    stage: str
+    stage_age: float
+    waiting_on: str | None
+    why: str
+    lost: str = ""
+
+    def as_orphan(self) -> Judgement:
+        return replace(self, verdict="orphan", why="the router does not count it, the engine still holds it")
+
+
+def patience(view: EngineView) -> float:
+    """Seconds in the inflight queue that are still healthy here: three times the recent tail, 3 s at least.
+
+    Never more than half the watchdog's value, so that a pinned request is named before it is ended.
+    """
+    state = view.state
+    if not known(state):
+        return 3.0
+    done = sorted(s for _, s, how in (state.dwell.recent if known(state.dwell) else ()) if how == "done")
+    tail = done[int(0.95 * (len(done) - 1))] if len(done) >= 20 else 0.0
+    limit = state.timeouts.get("inflight")
+    return max(1.0, min(max(3.0, 3.0 * tail), limit.value / 2 if limit else 60.0))
+
+
+def _judge(side: tuple[EngineView, Leg], verdict: str, why: str, lost: str = "") -> Judgement:
+    view, leg = side
+    return Judgement(verdict, view.name, leg.stage, leg.stage_age, leg.waiting_on, why, lost)
+
+
+def judge_legs(facts: Facts, prefill: Side, decode: Side, decode_name: str | None) -> Judgement:
+    """The judgement for a request with a prefill leg, a decode leg or both."""
+    if prefill and prefill[1].stage == "inflight":
+        return _inflight(facts, prefill, decode, decode_name)
+    if prefill:
+        return _computing(prefill, "its prompt is computed")
+    if decode:
+        return _on_decode(facts, decode)
+    return Judgement("unknown", None, "unknown", 0.0, None, "no leg of it was seen")
+
+
+def _computing(side: tuple[EngineView, Leg], doing: str) -> Judgement:
+    view, leg = side
+    if not view.fresh:
+        return _judge(side, "unknown", f"{view.name} last published its state too long ago")
+    if view.working:
+        waits = leg.stage == "waiting" and leg.stage_age > 3.0
+        return _judge(side, "waiting" if waits else "moving", "it waits for a place" if waits else doing)
+    if leg.stage_age < 10.0:
+        return _judge(side, "moving", doing)
+    return _judge(side, "stuck", f"{view.name} holds it and makes no step", "step")
+
+
+def _inflight(
+    facts: Facts, prefill: tuple[EngineView, Leg], decode: Side, decode_name: str | None
+) -> Judgement:
+    view, leg = prefill
+    earlier = view.before(leg)
+    if earlier is not None and earlier.bytes != leg.bytes:
+        return _judge(prefill, "moving", "its KV is being written")
+    if decode and decode[0].fresh and decode[1].stage == "waiting":
+        return _no_pages(prefill, decode)
+    if leg.stage_age < patience(view):
+        return _judge(prefill, "moving", "its KV is being handed over")
+    name = decode[0].name if decode else (decode_name or leg.peer or "decode")
+    other = facts.engine(name)
+    if decode is None and (other is None or not other.fresh):
+        said = other.reach.value if other and not known(other.state) else "its state is old"
+        return _judge(prefill, "stuck", f"{name} should take its KV and: {said}", "peer")
+    if decode is None:
+        return _judge(prefill, "stuck", f"{name} answers and does not know this room", "room")
+    return _pinned(prefill, decode)
+
+
+def _idle_pages(view: EngineView, need: int) -> int:
+    """Pages that were free in both samples beyond `need` and one for each running sequence; 0 if none."""
+    both = view.pair.both
+    if not known(both):
+        return 0
+    spare = []
+    for state in both:
+        if not known(state.pages):
+            return 0
+        running = state.queues.get("running")
+        spare.append(state.pages.free - need - (running.depth if running else 0))
+    return max(0, min(spare))
+
+
+def _no_pages(prefill: Side, decode: tuple[EngineView, Leg]) -> Judgement:
+    """Decode grants no place: healthy while its places are in use, a stall when pages lie free."""
+    view, leg = decode
+    state = view.state
+    size = state.pages.page_size if known(state) and known(state.pages) else 1
+    tokens = max(leg.prompt_tokens, prefill[1].prompt_tokens if prefill else 0) + 1
+    need = -(-tokens // size)
+    spare = _idle_pages(view, need)
+    if leg.waiting_on == "pages" and spare > 0 and view.before(leg) is not None and leg.stage_age > 3.0:
+        why = f"{view.name} grants it no pages although {spare + need} lie free and it needs {need}"
+        return _judge(decode, "stuck", why, "grant")
+    if not view.fresh or (not view.working and leg.stage_age > 30.0):
+        return _judge(decode, "stuck", f"{view.name} grants it no place and makes no step", "step")
+    return _judge(decode, "waiting", f"{view.name} has no free {leg.waiting_on or 'place'} for it yet")
+
+
+def _pinned(prefill: tuple[EngineView, Leg], decode: tuple[EngineView, Leg]) -> Judgement:
+    """Both sides hold it and no byte moves: the waiting side tells which message was lost."""
+    (view, leg), (other, peer) = prefill, decode
+    if leg.waiting_on == "want":
+        why = f"{other.name} asked for its pages ({peer.stage}), {view.name} never saw the Want"
+        return _judge(prefill, "stuck", why, "want")
+    if leg.waiting_on == "taken" and peer.stage in ("preallocated", "transferring"):
+        why = f"{view.name} wrote everything, {other.name} still waits for the Done"
+        return _judge(prefill, "stuck", why, "done")
+    if leg.waiting_on == "taken":
+        why = f"{other.name} has it ({peer.stage}), {view.name} never saw the Taken"
+        return _judge(prefill, "stuck", why, "taken")
+    why = f"the write from {view.name} to {other.name} stands at {leg.bytes} bytes"
+    return _judge(prefill, "stuck", why, "write")
+
+
+def _on_decode(facts: Facts, decode: tuple[EngineView, Leg]) -> Judgement:
+    view, leg = decode
+    if leg.stage in ("preallocated", "transferring"):
+        earlier = view.before(leg)
+        moved = earlier is not None and (earlier.bytes != leg.bytes or earlier.stage != leg.stage)
+        if moved or leg.stage_age < 3.0:
+            return _judge(decode, "moving", "its KV arrives")
+        blind = [p.name for p in facts.cell(view.member.cell, "prefill") if not p.fresh]
+        if blind:
+            return _judge(decode, "stuck", f"it waits for KV from {blind[0]}, which does not answer", "peer")
+        return _judge(decode, "stuck", "it waits for KV that no prefill holds any more", "room")
+    if leg.stage == "waiting" and leg.stage_age > 3.0:
+        return _no_pages(None, decode)
+    return _computing(decode, "its tokens are generated")

@@ -1,0 +1,112 @@
+"""From findings to one answer: effects attached to their cause, roots in order, one leader; pure.
+
+Order of roots: errors before warnings; trigger, amplifier, effect; more effects first; older first. When
+the leader is not certain of its cause, the answer is its live hypotheses, each with its cheapest test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pdctl.diagnose.rule import Finding, Hypothesis, Severity
+from pdctl.diagnose.rules import BY_CODE
+
+_ROLES = ("trigger", "amplifier", "effect")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A finding in its place; `caused_by` is an index into Verdict.findings."""
+
+    finding: Finding
+    caused_by: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`status`: healthy, cause or hypotheses. `leading` is an index into findings, None when healthy."""
+
+    status: str
+    summary: str
+    findings: tuple[Placed, ...]
+    hypotheses: tuple[Hypothesis, ...] = ()
+
+    @property
+    def leading(self) -> int | None:
+        return None if self.status == "healthy" else 0
+
+    @property
+    def worst(self) -> Severity:
+        return max((p.finding.severity for p in self.findings), default=Severity.INFO)
+
+
+def _cause(effect: Finding, findings: Sequence[Finding]) -> Finding | None:
+    """The finding that explains `effect`: the first code of its rule's echo_of that touches it."""
+    for code in BY_CODE[effect.code].echo_of:
+        for other in findings:
+            if other.code == code and other is not effect and _explains(other, effect):
+                return other
+    return None
+
+
+# Which requests an armed fault can pin, by the word that its rule puts into the summary.
+_FAULT_PINS = {
+    "stall-transfer": "stalled",
+    "slow-transfer": "stalled",
+    "lose-want": "Want was lost",
+    "lose-done": "Done was lost",
+    "refuse-pages": "waiting for pages",
+}
+
+
+def _explains(cause: Finding, effect: Finding) -> bool:
+    if cause.severity is Severity.INFO or not cause.touches & effect.touches:
+        return False
+    if cause.code == "PD606":
+        return any(
+            fault in cause.summary and sign in effect.summary and "hits 0" not in cause.evidence[0]
+            for fault, sign in _FAULT_PINS.items()
+        )
+    return True
+
+
+def _rank(finding: Finding, effects: int) -> tuple[int, int, int, float, str]:
+    since = finding.since if finding.since is not None else float("inf")
+    return (-finding.severity, _ROLES.index(finding.role), -effects, since, finding.code)
+
+
+def _root(finding: Finding, cause: dict[int, Finding]) -> Finding:
+    """The end of the chain of causes; a chain is no longer than the catalogue."""
+    for _ in BY_CODE:
+        above = cause.get(id(finding))
+        if above is None:
+            break
+        finding = above
+    return finding
+
+
+def judge(findings: Sequence[Finding]) -> Verdict:
+    """The verdict over all findings of one run."""
+    cause = {id(f): c for f in findings if (c := _cause(f, findings)) is not None}
+    roots = [f for f in findings if id(f) not in cause]
+    effects = {id(r): [f for f in findings if f is not r and _root(f, cause) is r] for r in roots}
+    # A root is as grave as the gravest thing it caused.
+    grave = {id(r): max([r.severity, *(e.severity for e in effects[id(r)])]) for r in roots}
+    roots.sort(key=lambda r: (-grave[id(r)], *_rank(r, len(effects[id(r)]))))
+    placed: list[Placed] = []
+    for root in roots:
+        at = len(placed)
+        placed.append(Placed(root, None))
+        placed += [Placed(replace(f, role="effect"), at) for f in effects[id(root)]]
+    if not placed or roots[0].severity is Severity.INFO:
+        return Verdict("healthy", _calm(placed), tuple(placed))
+    leader = placed[0].finding
+    status = "cause" if leader.certain else "hypotheses"
+    return Verdict(status, leader.summary, tuple(placed), leader.hypotheses)
+
+
+def _calm(placed: Sequence[Placed]) -> str:
+    if not placed:
+        return "No finding: every engine answers, moves and agrees."
+    return "Healthy; " + placed[0].finding.summary

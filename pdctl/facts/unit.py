@@ -1,0 +1,57 @@
+"""What the unit backend knows of one unit, whichever backend it is."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, replace
+
+# Exit codes that the bundled engine promises (its half of the contract).
+ENGINE_EXITS = {
+    0: "a clean stop",
+    2: "a wrong flag, variable or file",
+    70: "the engine's own fault",
+    71: "a rank process died",
+    72: "a rank process froze",
+    73: "a port was in use",
+    74: "the model is missing or damaged",
+}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """`state`: running, starting, stopping, backoff, failed, stopped, orphaned or absent.
+
+    `wanted` is what the operator asked for.
+
+    `exit` is the last exit code, negative for a signal, None when it never ended. `restarts` counts the
+    starts that nobody asked for; `since` is when the state began (Unix seconds).
+    """
+
+    name: str
+    state: str
+    wanted: bool
+    pid: int | None
+    exit: int | None
+    restarts: int
+    since: float | None
+    started_at: float | None = None
+    reason: str = ""
+
+    def born(self, at: float) -> Unit:
+        """The same with the process's own start time (Unix seconds)."""
+        return replace(self, started_at=at)
+
+
+def meaning(code: int | None) -> str:
+    """An exit code as words; 137 and the like are read as signals, as shells write them."""
+    if code is None:
+        return "no exit code was kept"
+    if code < 0 or code > 128:
+        number = -code if code < 0 else code - 128
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            return f"exit code {code}"
+        hint = " (from outside: the kernel's out-of-memory killer or a person)" if number == 9 else ""
+        return f"ended by {name}{hint}"
+    return f"exit code {code}: {ENGINE_EXITS.get(code, 'not one of the engine’s own codes')}"

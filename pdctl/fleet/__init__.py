@@ -1,0 +1,21 @@
+"""The fleet file and its profiles: read once, checked whole, then plain frozen values.
+
+    load_fleet(path | None) -> Fleet          (pdctl.fleet.load)   ConfigError lists every file:line problem
+    Fleet: path, dir, name, drill, model, hosts, cells, router, paths; engines(), engine(n), unit(n), units(), edges()
+    Cell:  name, engines, prefills, decodes, edges     an edge is one (prefill, decode) pair
+    Engine: name, cell, role, kind, host, address, port, bootstrap_port, tp, url, profile, env, spec
+    Router: name, host, address, port, url, profile, env
+    Fleet.paths: state (.pdctl), token, drill_token, lock, journal, evidence, profiles
+    Fleet.host_paths(host) -> HostPaths: root, releases, current, units, env, log, run
+
+    load_profile(fleet.paths.profiles, name) -> Profile      (pdctl.fleet.profile)
+    Profile.values[ENV] -> Value(env, value, side, reason, origin, verified); .is_verified
+    Profile.env_for(role) -> dict[str, Value]                role: prefill | decode | both | router
+    engine_env(fleet, engine|router) -> dict[str, Value]     profile, then the fleet file's own `env`
+    chain_problems(values: Mapping[str, float]) -> list[str] timeouts out of order, as sentences
+    known() -> dict[str, Variable]                           (pdctl.fleet.catalogue) the PD_* variables
+    set_value / set_verified                                 (pdctl.fleet.edit) edit a profile, keep comments
+    read_token(fleet) -> str                                 (pdctl.fleet.tokens) for Authorization: Bearer
+
+Nothing here talks to a host or an engine.
+"""

@@ -1,0 +1,68 @@
+"""Read fleet.toml: validate, cross-check, resolve; every problem is reported at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pdctl.errors import ConfigError
+from pdctl.fleet.checks import check_fleet
+from pdctl.fleet.model import Cell, Engine, Fleet, Host, Router
+from pdctl.fleet.problems import TomlFile
+from pdctl.fleet.schema import FleetFile
+
+
+def fleet_path(given: str | None = None) -> Path:
+    """--fleet, then PDCTL_FLEET, then ./fleet.toml; a folder means the fleet.toml inside it."""
+    path = Path(given or os.environ.get("PDCTL_FLEET") or "fleet.toml").expanduser().absolute()
+    return path / "fleet.toml" if path.is_dir() else path
+
+
+def load_fleet(given: str | Path | None = None) -> Fleet:
+    """The fleet, or ConfigError whose details are all problems as file:line: path: sentence."""
+    path = fleet_path(str(given) if given is not None else None)
+    if not path.exists():
+        raise ConfigError(
+            "no_fleet",
+            f"There is no fleet file at {path}.",
+            "Run `pdctl init --local`, or pass --fleet PATH.",
+        )
+    file = TomlFile(path)
+    spec = file.validate(FleetFile)
+    if spec is not None:
+        check_fleet(file, spec)
+    file.finish("bad_fleet", f"The fleet file {path}")
+    if spec is None:
+        raise ConfigError("bad_fleet", f"The fleet file {path} is not valid.")
+    return _resolve(path, spec)
+
+
+def _resolve(path: Path, spec: FleetFile) -> Fleet:
+    base = path.parent
+    hosts = {
+        name: Host(name, table, _root(base, name, table.root, table.transport))
+        for name, table in spec.hosts.items()
+    }
+    default = spec.fleet.profile
+    cells = {
+        cell: Cell(
+            cell,
+            tuple(
+                Engine(name, cell, table.host, hosts[table.host].address, table.profile or default, table)
+                for name, table in cell_table.engines.items()
+            ),
+        )
+        for cell, cell_table in spec.cells.items()
+    }
+    table = spec.router
+    router = Router(table.name, table.host, hosts[table.host].address, table.profile or default, table)
+    model = spec.model.model_copy(
+        update={"path": str((base / Path(spec.model.path).expanduser()).absolute())}
+    )
+    return Fleet(path, spec, model, hosts, cells, router)
+
+
+def _root(base: Path, name: str, root: str | None, transport: str) -> str:
+    if transport == "local":
+        return str((base / Path(root or f".pdctl/host/{name}").expanduser()).absolute())
+    return root or "/opt/pdctl"

@@ -1,0 +1,237 @@
+"""The fleet as the rest of pdctl sees it: names resolved, paths absolute, nothing left to validate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdctl.errors import ConfigError
+from pdctl.fleet.names import nearest
+from pdctl.fleet.schema import EngineTable, FleetFile, HostTable, ModelTable, RouterTable
+
+
+@dataclass(frozen=True)
+class Host:
+    name: str
+    spec: HostTable
+    root: str
+
+    @property
+    def address(self) -> str:
+        return self.spec.address
+
+
+@dataclass(frozen=True)
+class HostPaths:
+    """Where things lie on a host; plain strings because the host may be another machine."""
+
+    root: str
+
+    @property
+    def releases(self) -> str:
+        return f"{self.root}/releases"
+
+    @property
+    def current(self) -> str:
+        return f"{self.root}/current"
+
+    def unit(self, name: str) -> str:
+        return f"{self.root}/units/{name}.json"
+
+    def env(self, name: str) -> str:
+        return f"{self.root}/env/{name}.env"
+
+    def log(self, name: str) -> str:
+        return f"{self.root}/log/{name}.log"
+
+    def run(self, name: str) -> str:
+        return f"{self.root}/run/{name}.json"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine; `address` is the host's, where its router and peers reach it."""
+
+    name: str
+    cell: str
+    host: str
+    address: str
+    profile: str
+    spec: EngineTable
+
+    @property
+    def role(self) -> str:
+        return self.spec.role
+
+    @property
+    def kind(self) -> str:
+        return self.spec.kind
+
+    @property
+    def port(self) -> int:
+        return self.spec.port
+
+    @property
+    def bootstrap_port(self) -> int | None:
+        return self.spec.bootstrap_port
+
+    @property
+    def tp(self) -> int:
+        return self.spec.tp
+
+    @property
+    def env(self) -> dict[str, str]:
+        return self.spec.env
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.port}"
+
+    @property
+    def bootstrap(self) -> str | None:
+        return None if self.bootstrap_port is None else f"{self.address}:{self.bootstrap_port}"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port,) if self.bootstrap_port is None else (self.port, self.bootstrap_port)
+
+
+@dataclass(frozen=True)
+class Router:
+    name: str
+    host: str
+    address: str
+    profile: str
+    spec: RouterTable
+
+    role = "router"
+
+    @property
+    def kind(self) -> str:
+        return self.spec.kind
+
+    @property
+    def port(self) -> int:
+        return self.spec.port
+
+    @property
+    def env(self) -> dict[str, str]:
+        return self.spec.env
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.port}"
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return (self.port,)
+
+
+@dataclass(frozen=True)
+class Cell:
+    name: str
+    engines: tuple[Engine, ...]
+
+    @property
+    def prefills(self) -> tuple[Engine, ...]:
+        return tuple(e for e in self.engines if e.role == "prefill")
+
+    @property
+    def decodes(self) -> tuple[Engine, ...]:
+        return tuple(e for e in self.engines if e.role == "decode")
+
+    @property
+    def edges(self) -> tuple[tuple[Engine, Engine], ...]:
+        return tuple((p, d) for p in self.prefills for d in self.decodes)
+
+
+@dataclass(frozen=True)
+class FleetPaths:
+    """pdctl's own files, beside the fleet file on the operator's machine."""
+
+    dir: Path
+
+    @property
+    def state(self) -> Path:
+        return self.dir / ".pdctl"
+
+    @property
+    def token(self) -> Path:
+        return self.state / "token"
+
+    @property
+    def drill_token(self) -> Path:
+        return self.state / "drill-token"
+
+    @property
+    def lock(self) -> Path:
+        return self.state / "lock"
+
+    @property
+    def journal(self) -> Path:
+        return self.state / "journal"
+
+    @property
+    def evidence(self) -> Path:
+        return self.state / "evidence"
+
+    @property
+    def profiles(self) -> Path:
+        return self.dir / "profiles"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    path: Path
+    spec: FleetFile
+    model: ModelTable
+    hosts: dict[str, Host]
+    cells: dict[str, Cell]
+    router: Router
+
+    @property
+    def name(self) -> str:
+        return self.spec.fleet.name
+
+    @property
+    def drill(self) -> bool:
+        return self.spec.fleet.drill
+
+    @property
+    def dir(self) -> Path:
+        return self.path.parent
+
+    @property
+    def paths(self) -> FleetPaths:
+        return FleetPaths(self.dir)
+
+    def host_paths(self, host: str) -> HostPaths:
+        return HostPaths(self.hosts[host].root)
+
+    def engines(self) -> Iterator[Engine]:
+        for cell in self.cells.values():
+            yield from cell.engines
+
+    def units(self) -> tuple[Engine | Router, ...]:
+        """In the order they are started: prefills, decodes, whole engines, router."""
+        order = {"prefill": 0, "decode": 1, "both": 2}
+        return (*sorted(self.engines(), key=lambda e: order[e.role]), self.router)
+
+    def unit(self, name: str) -> Engine | Router:
+        """The engine or router called `name`; ConfigError with the nearest name."""
+        for unit in self.units():
+            if unit.name == name:
+                return unit
+        names = [u.name for u in self.units()]
+        raise ConfigError("unknown_unit", f"There is no unit {name!r} in this fleet.", nearest(name, names))
+
+    def engine(self, name: str) -> Engine:
+        for engine in self.engines():
+            if engine.name == name:
+                return engine
+        names = [e.name for e in self.engines()]
+        raise ConfigError("unknown_unit", f"There is no engine {name!r} in this fleet.", nearest(name, names))
+
+    def edges(self) -> tuple[tuple[Engine, Engine], ...]:
+        return tuple(edge for cell in self.cells.values() for edge in cell.edges)

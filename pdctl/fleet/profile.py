@@ -1,0 +1,127 @@
+"""Env profiles: named values with a reason each, layered by `extends`, and where every value came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdctl.errors import ConfigError
+from pdctl.fleet.catalogue import known, other_names, side_applies
+from pdctl.fleet.chain import chain_problems
+from pdctl.fleet.model import Engine, Fleet, Router
+from pdctl.fleet.names import nearest
+from pdctl.fleet.problems import TomlFile
+from pdctl.fleet.schema import ProfileFile, Verified
+
+
+@dataclass(frozen=True)
+class Value:
+    """One variable's value. `origin` is `profile NAME (file:line)` or `fleet.toml:line`."""
+
+    env: str
+    value: str
+    side: str
+    reason: str
+    origin: str
+    profile: str = ""
+    verified: Verified | None = None
+
+    @property
+    def is_verified(self) -> bool:
+        return self.verified is not None and self.verified.value == self.value
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`chain` is the names from this profile down to the one that extends nothing."""
+
+    name: str
+    description: str
+    chain: tuple[str, ...]
+    values: dict[str, Value]
+
+    def env_for(self, role: str) -> dict[str, Value]:
+        return {e: v for e, v in self.values.items() if side_applies(v.side, role)}
+
+    def numbers(self) -> dict[str, float]:
+        """Known variables as numbers, defaults included: what chain_problems looks at."""
+        given = {e: float(v.value) for e, v in self.values.items() if e in known()}
+        return {e: v.default for e, v in known().items()} | given
+
+
+def profile_names(folder: Path) -> list[str]:
+    return sorted(p.stem for p in folder.glob("*.toml"))
+
+
+def load_profile(folder: Path, name: str) -> Profile:
+    """`name` with everything it extends; ConfigError lists every problem of the file that has any."""
+    chain: list[str] = []
+    values: dict[str, Value] = {}
+    description = ""
+    wanted: str | None = name
+    while wanted is not None:
+        if wanted in chain:
+            circle = " -> ".join([*chain, wanted])
+            raise ConfigError("bad_profile", f"Profile {name} extends itself: {circle}.")
+        spec, file = _load_one(folder, wanted)
+        description = description or spec.description
+        chain.append(wanted)
+        for env, row in spec.values.items():
+            origin = f"profile {wanted} ({file.path}:{file.line('values', env)})"
+            value = Value(env, row.value, row.side, row.reason, origin, wanted, row.verified)
+            values.setdefault(env, value)
+        wanted = spec.extends
+    return Profile(name, description, tuple(chain), dict(sorted(values.items())))
+
+
+def _load_one(folder: Path, name: str) -> tuple[ProfileFile, TomlFile]:
+    path = folder / f"{name}.toml"
+    if not path.exists():
+        hint = nearest(name, profile_names(folder))
+        raise ConfigError("no_profile", f"There is no profile {name} in {folder}.", hint)
+    file = TomlFile(path)
+    spec = file.validate(ProfileFile)
+    if spec is not None:
+        _check(file, spec, name)
+    file.finish("bad_profile", f"The profile {path}")
+    if spec is None:
+        raise ConfigError("bad_profile", f"The profile {path} is not valid.")
+    return spec, file
+
+
+def _check(file: TomlFile, spec: ProfileFile, name: str) -> None:
+    if spec.name != name:
+        file.problem(("name",), f"must be {name}, as the file is called.")
+    for env, row in spec.values.items():
+        variable = known().get(env)
+        at = ("values", env)
+        if variable is None:
+            if env in other_names():
+                file.problem(at, "is written by pdctl for each unit and cannot be in a profile.")
+            elif env.startswith("PD_"):
+                file.problem(at, f"unknown variable. {nearest(env, known())}")
+            continue
+        if why := variable.problem(row.value):
+            file.problem((*at, "value"), why)
+        if row.side != variable.side:
+            file.problem((*at, "side"), f"must be {variable.side}: that is who reads {env}.")
+
+
+def engine_env(fleet: Fleet, unit: Engine | Router) -> dict[str, Value]:
+    """What `unit` is started with from profile and fleet file, with the origin of each value."""
+    profile = load_profile(fleet.paths.profiles, unit.profile)
+    values = profile.env_for(unit.role)
+    file = TomlFile(fleet.path)
+    keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
+    for env, text in unit.env.items():
+        origin = f"{fleet.path.name}:{file.line(*keys, 'env', env)}"
+        values[env] = Value(env, text, unit.role, "Set for this unit in the fleet file.", origin)
+    return dict(sorted(values.items()))
+
+
+def numbers_of(values: Mapping[str, Value]) -> dict[str, float]:
+    return {e: float(v.value) for e, v in values.items() if e in known()}
+
+
+__all__ = ["Profile", "Value", "chain_problems", "engine_env", "load_profile", "numbers_of", "profile_names"]

@@ -1,0 +1,117 @@
+"""The shape of fleet.toml and of a profile file. Types are strict; an unknown key is an error."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Count = Annotated[int, Field(ge=1)]
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Role = Literal["prefill", "decode", "both"]
+Side = Literal["prefill", "decode", "both", "router"]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+
+class FleetTable(Strict):
+    """`retain` counts old releases kept on a host beside the current one."""
+
+    name: Name
+    profile: Name = "default"
+    drill: bool = False
+    retain: Annotated[int, Field(ge=0)] = 3
+
+
+class ModelTable(Strict):
+    """`path` is a Hugging Face folder or a GGUF file, relative to the fleet file or with ~."""
+
+    path: str
+    name: str
+
+
+class HostTable(Strict):
+    """`root` holds releases, units and logs on that host; `python` runs the engines there."""
+
+    transport: Literal["local", "ssh"] = "local"
+    address: str = "127.0.0.1"
+    units: Literal["auto", "process", "systemd"] = "auto"
+    root: str | None = None
+    python: str | None = None
+    user: str | None = None
+    port: Port | None = None
+    identity_file: str | None = None
+
+
+class EngineTable(Strict):
+    """One engine. `env` wins over the profile; unset numbers are left to the engine."""
+
+    role: Role
+    host: str
+    port: Port
+    bootstrap_port: Port | None = None
+    kind: Literal["bundled", "sglang", "vllm"] = "bundled"
+    tp: Count = 1
+    dtype: Literal["float32", "bfloat16"] | None = None
+    device: Literal["cpu", "cuda"] | None = None
+    pages: Count | None = None
+    page_size: Count | None = None
+    max_running: Count | None = None
+    token_budget: Count | None = None
+    legacy_bootstrap: bool = False
+    profile: Name | None = None
+    env: dict[EnvName, str] = {}
+
+
+class CellTable(Strict):
+    engines: dict[Name, EngineTable] = {}
+
+
+class RouterTable(Strict):
+    name: Name = "router"
+    host: str
+    port: Port
+    kind: Literal["bundled", "sglang-router"] = "bundled"
+    profile: Name | None = None
+    env: dict[EnvName, str] = {}
+
+
+class FleetFile(Strict):
+    version: Literal[1] = Field(alias="schema")
+    fleet: FleetTable
+    model: ModelTable
+    hosts: dict[Name, HostTable]
+    cells: dict[Name, CellTable]
+    router: RouterTable
+
+
+class Verified(Strict):
+    """A watchdog seen to fire. It vouches for the value it names and for no other."""
+
+    value: str
+    at: str
+    by: str
+    fired_after_s: float | None = None
+    test_value_s: float | None = None
+    evidence: str = ""
+
+
+class ValueTable(Strict):
+    value: str
+    side: Side
+    reason: Annotated[str, Field(min_length=1)]
+    changed_at: str | None = None
+    changed_by: str | None = None
+    verified: Verified | None = None
+
+
+class ProfileFile(Strict):
+    version: Literal[1] = Field(alias="schema")
+    name: Name
+    extends: Name | None = None
+    description: str = ""
+    values: dict[EnvName, ValueTable] = {}

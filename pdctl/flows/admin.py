@@ -1,0 +1,49 @@
+"""Admin verbs and documents of engines and router, with the fleet token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pdctl.errors import PdctlError, UnreachableError
+from pdctl.exits import Exit
+from pdctl.fleet.tokens import read_drill_token
+from pdctl.flows.context import Context
+from pdctl.flows.http import call, error_of
+
+
+def post(
+    ctx: Context,
+    url: str,
+    verb: str,
+    body: dict[str, Any] | None = None,
+    *,
+    drill: bool = False,
+    timeout: float = 10.0,
+) -> dict[str, Any]:
+    """POST `url`/admin/`verb`; a refusal is a PdctlError with the engine's own code."""
+    headers = ctx.admin_headers()
+    if drill:
+        headers["X-Drill-Token"] = read_drill_token(ctx.fleet)
+    status, answer = call("POST", f"{url}/admin/{verb}", timeout, body or {}, headers)
+    if status >= 400:
+        said = answer.get("error")
+        code = said.get("code") if isinstance(said, dict) else None
+        message = f"{url}/admin/{verb} answered {status}: {error_of(answer)}"
+        raise PdctlError(str(code or "refused"), message, exit=Exit.FINDINGS)
+    return answer
+
+
+def get(url: str, path: str, timeout: float = 5.0) -> dict[str, Any]:
+    """GET a document; UnreachableError when the answer is not 200."""
+    status, answer = call("GET", f"{url}{path}", timeout)
+    if status != 200:
+        raise UnreachableError("no_answer", f"{url}{path} answered {status}: {error_of(answer)}")
+    return answer
+
+
+def state(url: str, timeout: float = 2.0) -> dict[str, Any]:
+    """GET /v1/state, or {} when it cannot be had: for loops that wait for it."""
+    try:
+        return get(url, "/v1/state", timeout)
+    except PdctlError:
+        return {}

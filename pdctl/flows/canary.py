@@ -1,0 +1,83 @@
+"""Real requests with their bodies checked: health 200 is no evidence that KV moves."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
+from pdctl.fleet.model import Engine, Fleet
+from pdctl.flows.http import call, error_of
+
+PROMPT = "What is gravity? Answer in one short sentence."
+TOKENS = 8
+
+
+def router_canary(fleet: Fleet, deadline: float, prompt: str = PROMPT) -> float:
+    """One chat completion through the router; seconds. PdctlError when its body is not an answer."""
+    begin = time.monotonic()
+    url = f"{fleet.router.url}/v1/chat/completions"
+    status, body = call("POST", url, deadline, _chat(fleet, prompt))
+    check_answer("the canary through the router", status, body)
+    return time.monotonic() - begin
+
+
+def edge_canary(
+    fleet: Fleet, prefill: Engine, decode: Engine, deadline: float, prompt: str = PROMPT
+) -> float:
+    """The same over one edge, both legs sent as a router sends them; seconds."""
+    begin = time.monotonic()
+    host, _, port = str(prefill.bootstrap).rpartition(":")
+    pairing = {
+        "bootstrap_host": host,
+        "bootstrap_port": int(port),
+        "bootstrap_room": secrets.randbits(63) or 1,
+    }
+    body = _chat(fleet, prompt) | pairing
+    headers = {"X-Request-ID": f"canary-{secrets.token_hex(6)}"}
+    what = f"the canary over {prefill.name} -> {decode.name}"
+    with ThreadPoolExecutor(2) as pool:
+        legs = [
+            pool.submit(call, "POST", f"{e.url}/v1/chat/completions", deadline, body, headers)
+            for e in (prefill, decode)
+        ]
+        first, answer = (leg.result() for leg in legs)
+    if first[0] != 200:
+        raise _failed(f"{what}: {prefill.name} answered {first[0]}: {error_of(first[1])}")
+    check_answer(what, *answer)
+    return time.monotonic() - begin
+
+
+def _chat(fleet: Fleet, prompt: str) -> dict[str, Any]:
+    return {
+        "model": fleet.model.name,
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "stream": False,
+    }
+
+
+def check_answer(what: str, status: int, body: Mapping[str, Any]) -> None:
+    """A finished choice with text, and a usage that counts what was generated."""
+    if status != 200:
+        raise _failed(f"{what} answered {status}: {error_of(body)}")
+    try:
+        choice = body["choices"][0]
+        text, finish = choice["message"]["content"], choice["finish_reason"]
+        generated = body["usage"]["completion_tokens"]
+    except (KeyError, IndexError, TypeError):
+        raise _failed(f"{what} answered 200 with a body that is no chat completion.") from None
+    if not isinstance(text, str) or not text.strip():
+        raise _failed(f"{what} answered 200 with no text.")
+    if finish not in ("stop", "length") or not 1 <= generated <= TOKENS:
+        raise _failed(f"{what} ended as {finish!r} after {generated} tokens.")
+
+
+def _failed(message: str) -> PdctlError:
+    hint = "Run `pdctl diagnose` for the cause."
+    return PdctlError("canary_failed", message[0].upper() + message[1:], hint, exit=Exit.FINDINGS)

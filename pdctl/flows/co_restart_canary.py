@@ -1,0 +1,79 @@
+"""The co-restart's canary: the same greedy request twice over one edge, small and large, texts compared.
+
+It goes to the engines themselves, both legs at once and one room, as the router sends it, so it passes
+while the router holds admissions.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from pdctl.errors import PdctlError
+from pdctl.fleet.model import Engine
+from pdctl.flows.http import call, error_of
+
+SMALL = "The capital of France is"
+# About 400 tokens: many pages, and more than one chunk on small token budgets.
+LARGE = " ".join(f"Line {n}: the quick brown fox jumps over the lazy dog." for n in range(1, 33))
+TOKENS = 12
+
+
+@dataclass(frozen=True)
+class Canary:
+    """One pass over one edge. `problem` is "" when the body was right; `seconds` from send to answer."""
+
+    prefill: str
+    decode: str
+    size: str
+    text: str
+    seconds: float
+    problem: str
+
+
+def _leg(engine: Engine, body: dict[str, Any], id: str, timeout: float) -> tuple[dict[str, Any], str]:
+    """(body, problem) of one leg."""
+    try:
+        status, answer = call("POST", f"{engine.url}/v1/completions", timeout, body, {"X-Request-ID": id})
+    except PdctlError as error:
+        return {}, error.message
+    return answer, "" if status == 200 else f"{engine.name} answered {status}: {error_of(answer)}"
+
+
+def _once(prefill: Engine, decode: Engine, model: str, prompt: str, timeout: float) -> tuple[str, str]:
+    """(text, problem) of one request over the edge."""
+    id = f"canary-{secrets.token_hex(6)}"
+    body = {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "bootstrap_host": prefill.address,
+        "bootstrap_port": prefill.bootstrap_port,
+        "bootstrap_room": secrets.randbits(62) or 1,
+    }
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(_leg, prefill, body, id, timeout)
+        (answer, wrong) = pool.submit(_leg, decode, body, id, timeout).result()
+        (_, other) = first.result()
+    problem = wrong or other
+    if problem:
+        return "", problem
+    choices = answer.get("choices") or [{}]
+    text = str(choices[0].get("text") or "")
+    return text, "" if text.strip() else "the answer is empty"
+
+
+def send(prefill: Engine, decode: Engine, model: str, size: str, timeout: float = 30.0) -> Canary:
+    """Two passes of one size; both must answer alike and say something."""
+    prompt = SMALL if size == "small" else LARGE
+    begin = time.monotonic()
+    text, problem = _once(prefill, decode, model, prompt, timeout)
+    if not problem:
+        again, problem = _once(prefill, decode, model, prompt, timeout)
+        if not problem and again != text:
+            problem = f"the same greedy request gave {text!r}, then {again!r}"
+    return Canary(prefill.name, decode.name, size, text, time.monotonic() - begin, problem)

@@ -1,0 +1,127 @@
+"""The co-restart of one cell as a state machine; pure.
+
+    HOLD -> DRAIN -> STOP_DECODE -> STOP_PREFILL -> PROVE -> START_PREFILL -> START_DECODE -> LINK -> CANARY
+         -> RESUME -> DONE
+
+Every stage has a deadline. A stage that fails, expires or is interrupted ends in HELD: admissions stay
+held and nothing further is done, because guessing on would send traffic into an unknown state. The one
+exception is HOLD itself: nothing was touched yet, so it ends in UNTOUCHED.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    HOLD = "hold admissions"
+    DRAIN = "drain engines"
+    STOP_DECODE = "stop decodes"
+    STOP_PREFILL = "stop prefills"
+    PROVE = "prove that nothing is left"
+    START_PREFILL = "start prefills"
+    START_DECODE = "start decodes"
+    LINK = "link both new lives"
+    CANARY = "canaries over every edge"
+    RESUME = "resume admissions"
+    DONE = "done"
+    HELD = "held"
+    UNTOUCHED = "nothing changed"
+
+
+ORDER: tuple[Stage, ...] = (
+    Stage.HOLD,
+    Stage.DRAIN,
+    Stage.STOP_DECODE,
+    Stage.STOP_PREFILL,
+    Stage.PROVE,
+    Stage.START_PREFILL,
+    Stage.START_DECODE,
+    Stage.LINK,
+    Stage.CANARY,
+    Stage.RESUME,
+    Stage.DONE,
+)
+FINAL = (Stage.DONE, Stage.HELD, Stage.UNTOUCHED)
+
+# Seconds. DRAIN gets the engines' own drain timeout on top.
+DEADLINES: dict[Stage, float] = {
+    Stage.HOLD: 10.0,
+    Stage.DRAIN: 20.0,
+    Stage.STOP_DECODE: 90.0,
+    Stage.STOP_PREFILL: 90.0,
+    Stage.PROVE: 15.0,
+    Stage.START_PREFILL: 300.0,
+    Stage.START_DECODE: 300.0,
+    Stage.LINK: 60.0,
+    Stage.CANARY: 120.0,
+    Stage.RESUME: 20.0,
+}
+
+
+class Event(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    EXPIRED = "deadline"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`at` is the stage that ended a run in HELD or UNTOUCHED; `passed` are the stages done, in order."""
+
+    stage: Stage = Stage.HOLD
+    at: Stage | None = None
+    event: Event | None = None
+    reason: str = ""
+    passed: tuple[Stage, ...] = ()
+
+    @property
+    def final(self) -> bool:
+        return self.stage in FINAL
+
+
+def advance(machine: Machine, event: Event, reason: str = "") -> Machine:
+    """The machine after `event` in its stage; ValueError when it has ended already."""
+    if machine.final:
+        raise ValueError(f"{machine.stage} is final")
+    if event is Event.PASSED:
+        following = ORDER[ORDER.index(machine.stage) + 1]
+        return replace(machine, stage=following, passed=(*machine.passed, machine.stage))
+    end = Stage.UNTOUCHED if machine.stage is Stage.HOLD else Stage.HELD
+    return replace(machine, stage=end, at=machine.stage, event=event, reason=reason)
+
+
+def truth(machine: Machine) -> list[str]:
+    """What is true now, as sentences, from the stages passed; the driver adds what it can observe."""
+    if machine.stage is Stage.DONE:
+        return ["Both sides run new lives, every edge is linked and answered, admissions are open."]
+    if machine.stage is Stage.UNTOUCHED:
+        return ["Nothing was stopped. Admissions are as they were."]
+    done = set(machine.passed)
+    lines = ["Admissions are held: new requests wait at the router until its hold timeout, then fail."]
+    if Stage.START_DECODE in done:
+        lines.append("Prefills and decodes run new lives.")
+    elif Stage.START_PREFILL in done:
+        lines.append("Prefills run new lives; decodes are stopped or starting.")
+    elif Stage.STOP_PREFILL in done:
+        lines.append("Every engine of the cell was stopped.")
+    elif Stage.STOP_DECODE in done:
+        lines.append("Decodes are stopped; prefills run their old lives or are stopping.")
+    elif Stage.DRAIN in done:
+        lines.append("The engines are drained and run their old lives.")
+    else:
+        lines.append("The engines run their old lives.")
+    if Stage.LINK in done:
+        lines.append("Every edge is linked.")
+    return lines
+
+
+def next_command(machine: Machine, cell: str) -> str:
+    """What to run next; "" when nothing is left to do. A co-restart may always be begun again."""
+    if machine.stage is Stage.DONE:
+        return ""
+    if machine.at is Stage.RESUME:
+        return "pdctl resume"
+    return f"pdctl restart --co --cell {cell}"

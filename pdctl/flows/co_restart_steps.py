@@ -1,0 +1,260 @@
+"""What each stage of a co-restart does to one cell; every method blocks until its stage is true.
+
+StageFailed says why a stage cannot become true, DeadlineError that it did not in time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from pdctl.errors import DeadlineError, PdctlError, UnreachableError
+from pdctl.facts import leftovers
+from pdctl.facts.collect import unit_of
+from pdctl.facts.unit import meaning
+from pdctl.fleet.model import Cell, Engine
+from pdctl.flows import admin
+from pdctl.flows.co_restart_canary import Canary, send
+from pdctl.flows.co_restart_report import Start
+from pdctl.flows.context import Context
+from pdctl.flows.waiting import until
+
+T = TypeVar("T")
+DRAIN_DEFAULT = 30.0
+
+
+class StageFailed(PdctlError):
+    """A stage cannot become true; the message says why."""
+
+
+def together(engines: Sequence[Engine], act: Callable[[Engine], T]) -> list[T]:
+    """`act` on every engine at once; the first error is raised after all have ended."""
+    if not engines:
+        return []
+    with ThreadPoolExecutor(len(engines)) as pool:
+        return [f.result() for f in [pool.submit(act, engine) for engine in engines]]
+
+
+class Steps:
+    """One co-restart of one cell. `alone` is True when no other cell can take the traffic."""
+
+    def __init__(self, ctx: Context, cell: Cell, alone: bool) -> None:
+        self._ctx = ctx
+        self.cell = cell
+        self._alone = alone
+        self.decodes = [e for e in cell.engines if e.role != "prefill"]
+        self.prefills = list(cell.prefills)
+        self.notes: list[str] = []
+        self.proof: list[str] = []
+        self.starts: dict[str, Start] = {}
+        self.canaries: list[Canary] = []
+        self._was: dict[str, str | None] = {}
+        self._prints: dict[str, leftovers.Footprint] = {}
+        self._drain = DRAIN_DEFAULT
+        self._began: dict[str, float] = {}
+        self._router = True
+
+    # hold, drain
+
+    def hold(self, seconds: float) -> None:
+        """Remember the old lives, then hold admissions, or cordon the cell when others can serve."""
+        for engine in self.cell.engines:
+            state = self._state(engine)
+            self._was[engine.name] = state.get("incarnation")
+            limit = (state.get("timeouts") or {}).get("drain") or {}
+            self._drain = max(0.0, float(limit.get("value", self._drain)))
+            pid = self._ctx.units_of(engine).status([engine.name])[engine.name].pid
+            self._prints[engine.name] = leftovers.before(pid) if pid else leftovers.Footprint((), ())
+        router = self._ctx.fleet.router
+        try:
+            if self._alone:
+                admin.post(self._ctx, router.url, "hold", timeout=seconds)
+                return
+            for engine in self.cell.engines:
+                body = {"engine": engine.name, "cordoned": True}
+                admin.post(self._ctx, router.url, "cordon", body, timeout=seconds)
+        except UnreachableError as error:
+            if "refused" not in error.message:
+                raise StageFailed("router_silent", f"The router does not answer: {error.message}") from None
+            self._router = False
+            self.notes.append("The router does not run: there were no admissions to hold.")
+
+    def drain(self, seconds: float) -> None:
+        """Requests of the cell end by themselves within the drain timeout; the engines end the rest."""
+        try:
+            until(self._active, self._drain, 0.1)
+        except DeadlineError:
+            self.notes.append(f"After {self._drain:g} s still {self._active()}; the engines ended them.")
+        together(self.cell.engines, self._drain_one)
+        until(self._undrained, seconds, 0.1)
+
+    def _active(self) -> str:
+        """How many requests the router has on this cell, "" for none."""
+        if not self._router:
+            return ""
+        names = {e.name for e in self.cell.engines}
+        try:
+            requests = admin.get(self._ctx.fleet.router.url, "/v1/requests").get("requests", [])
+        except PdctlError:
+            return ""
+        busy = [
+            r for r in requests if any(leg and leg["engine"] in names for leg in r.get("legs", {}).values())
+        ]
+        return f"{len(busy)} requests on the cell" if busy else ""
+
+    def _drain_one(self, engine: Engine) -> None:
+        try:
+            admin.post(self._ctx, engine.url, "drain", {"timeout": 1.0}, timeout=15.0)
+        except PdctlError as error:
+            self.notes.append(f"{engine.name} could not be drained: {error.message}")
+
+    def _undrained(self) -> str:
+        for engine in self.cell.engines:
+            state = self._state(engine)
+            if state.get("requests") and state.get("status") != "drained":
+                return f"{len(state['requests'])} requests on {engine.name}"
+        return ""
+
+    # stop, prove
+
+    def stop(self, engines: Sequence[Engine]) -> None:
+        def one(engine: Engine) -> None:
+            status = self._ctx.units_of(engine).stop(engine.name)
+            if status.pid is not None:
+                raise StageFailed("not_stopped", f"{engine.name} still runs as pid {status.pid}.")
+
+        together(engines, one)
+
+    def prove(self, seconds: float) -> None:
+        """Processes gone, ports free, shared memory gone, on hosts that can be looked at from here."""
+        for engine in self.cell.engines:
+            if self._ctx.fleet.hosts[engine.host].spec.transport != "local":
+                self.proof.append(f"{engine.name}: not observable, it is on another host")
+                continue
+            seen = self._prints.get(engine.name, leftovers.Footprint((), ()))
+
+            def remains(engine: Engine = engine, seen: leftovers.Footprint = seen) -> str:
+                return leftovers.left(seen, engine.address, engine.ports)
+
+            until(remains, seconds, 0.05)
+            self.proof.append(leftovers.proof(engine.name, seen, engine.ports, engine.spec.device))
+
+    # start, link
+
+    def start(self, engines: Sequence[Engine], seconds: float) -> None:
+        """Started, answering, and a life that was not there before."""
+
+        def one(engine: Engine) -> None:
+            begin = self._began[engine.name] = time.monotonic()
+            self._ctx.units_of(engine).start(engine.name)
+            until(lambda: self._unborn(engine), seconds, 0.1)
+            state = self._state(engine)
+            took = time.monotonic() - begin
+            was = self._was.get(engine.name)
+            self.starts[engine.name] = Start(engine.name, took, None, str(state.get("incarnation")), was)
+
+        together(engines, one)
+
+    def _unborn(self, engine: Engine) -> str:
+        state = self._state(engine)
+        new = state.get("incarnation")
+        if new and new != self._was.get(engine.name):
+            return ""
+        unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
+        if unit.state in ("failed", "absent", "stopped"):
+            tail = self._ctx.units_of(engine).logs(engine.name, 1)
+            said = f" It said: {tail[-1]}" if tail else ""
+            why = unit.reason or meaning(unit.exit)
+            raise StageFailed("start_failed", f"{engine.name} did not start ({unit.state}: {why}).{said}")
+        return f"{engine.name} answers nothing" if not new else f"{engine.name} still shows its old life"
+
+    def link(self, seconds: float) -> None:
+        """Every engine ready, every edge linked by the lives that run now, seen from both ends."""
+        until(self._unlinked, seconds, 0.1)
+
+    def _unlinked(self) -> str:
+        states = {e.name: self._state(e) for e in self.cell.engines}
+        missing = ""
+        for engine in self.cell.engines:
+            state = states[engine.name]
+            start = self.starts.get(engine.name)
+            if not state.get("ready"):
+                missing = missing or f"{engine.name} is not ready ({', '.join(state.get('not_ready', []))})"
+            elif start and start.ready_s is None:
+                took = time.monotonic() - self._began[engine.name]
+                self.starts[engine.name] = Start(
+                    start.engine, start.answered_s, took, start.incarnation, start.was
+                )
+        for prefill, decode in self.cell.edges:
+            for one, other in ((prefill, decode), (decode, prefill)):
+                if not _sees(states[one.name], other.name, states[other.name].get("incarnation")):
+                    missing = missing or f"{one.name} is not linked to the new life of {other.name}"
+        return missing
+
+    # canary, resume
+
+    def canary(self, seconds: float) -> None:
+        """Small and large over every edge; the body is checked, not the status."""
+        end = time.monotonic() + seconds
+        for prefill, decode in self.cell.edges:
+            for size in ("small", "large"):
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise DeadlineError("deadline", "The canaries did not end in time.")
+                result = send(prefill, decode, self._ctx.fleet.model.name, size, min(60.0, left))
+                self.canaries.append(result)
+                if result.problem:
+                    where = f"{prefill.name} -> {decode.name}"
+                    raise StageFailed("canary_failed", f"The {size} canary over {where}: {result.problem}.")
+
+    def resume(self, seconds: float) -> None:
+        """Once the router itself sees the new lives ready, so that nobody waits for a pair in vain."""
+        if not self._router:
+            return
+        router = self._ctx.fleet.router
+        try:
+            until(self._router_behind, seconds / 2, 0.1)
+        except DeadlineError as error:
+            self.notes.append(f"Resumed although the router lags: {error.message}")
+        if self._alone:
+            admin.post(self._ctx, router.url, "resume", timeout=seconds / 2)
+            return
+        for engine in self.cell.engines:
+            body = {"engine": engine.name, "cordoned": False}
+            admin.post(self._ctx, router.url, "cordon", body, timeout=seconds / 2)
+
+    def _router_behind(self) -> str:
+        seen = admin.state(self._ctx.fleet.router.url).get("engines", [])
+        by_name = {e["instance"]: e for e in seen}
+        for engine in self.cell.engines:
+            entry = by_name.get(engine.name, {})
+            start = self.starts.get(engine.name)
+            if not entry.get("ready") or (start and entry.get("incarnation") != start.incarnation):
+                return f"the router does not see {engine.name} ready yet"
+        return ""
+
+    def observe(self) -> list[str]:
+        """What each engine looks like now, in one sentence each; never raises."""
+        lines = []
+        for engine in self.cell.engines:
+            try:
+                unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
+                said = unit.state + (f", pid {unit.pid}" if unit.pid else "")
+            except PdctlError as error:
+                said = error.message
+            ready = "ready" if self._state(engine).get("ready") else "not ready"
+            lines.append(f"{engine.name}: {said}, {ready}")
+        return lines
+
+    def _state(self, engine: Engine) -> dict[str, Any]:
+        return admin.state(engine.url)
+
+
+def _sees(state: dict[str, Any], other: str, incarnation: str | None) -> bool:
+    """Whether `state` has a live link to that very life of `other`."""
+    return incarnation is not None and any(
+        p["linked"] and not p["stale"] and p["incarnation"] == incarnation and p["instance"] in (other, "")
+        for p in state.get("peers", [])
+    )

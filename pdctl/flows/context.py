@@ -1,0 +1,59 @@
+"""What every flow is given: the fleet, a way to each host and its units, and somewhere to report progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from pdctl.fleet.model import Engine, Fleet, Router
+from pdctl.fleet.tokens import read_token
+from pdctl.transport.base import Transport
+from pdctl.transport.open import open_transport
+from pdctl.units.base import Units
+from pdctl.units.choose import open_units
+
+# Progress for a person: `say` is a line that stays, `wait` replaces the last `wait` on a terminal.
+Say = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """For callers that show nothing."""
+
+
+@dataclass
+class Context:
+    """`transport` and `units` are opened once per host; leaving the `with` closes them."""
+
+    fleet: Fleet
+    say: Say = silent
+    wait: Say = silent
+    _transports: dict[str, Transport] = field(default_factory=dict)
+    _units: dict[str, Units] = field(default_factory=dict)
+
+    def transport(self, host: str) -> Transport:
+        if host not in self._transports:
+            self._transports[host] = open_transport(self.fleet.hosts[host])
+        return self._transports[host]
+
+    def units(self, host: str) -> Units:
+        if host not in self._units:
+            spec = self.fleet.hosts[host].spec
+            self._units[host] = open_units(self.transport(host), self.fleet.host_paths(host), spec.units)
+        return self._units[host]
+
+    def units_of(self, unit: Engine | Router) -> Units:
+        return self.units(unit.host)
+
+    def admin_headers(self) -> dict[str, str]:
+        """For POST /admin/… of engines and router."""
+        return {"Authorization": f"Bearer {read_token(self.fleet)}"}
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for transport in self._transports.values():
+            transport.close()

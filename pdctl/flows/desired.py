@@ -1,0 +1,120 @@
+"""From the fleet file to what must lie on a host: argv, env file and unit of every engine and router."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pdctl.fleet.catalogue import known
+from pdctl.fleet.model import Cell, Engine, Fleet, HostPaths, Router
+from pdctl.fleet.profile import Value, engine_env
+from pdctl.fleet.tokens import read_drill_token, read_token
+from pdctl.release.build import Release
+from pdctl.units.envfile import render_env
+from pdctl.units.spec import UnitSpec
+
+# Engines feed the watchdog several times a second while their state is fresh.
+WATCHDOG_MIN = 30.0
+# Above the engine's own deadlines, so that it ends by its own word and not by ours.
+START_MARGIN = 30.0
+STOP_MARGIN = 15.0
+
+
+@dataclass(frozen=True)
+class DesiredUnit:
+    """`env` is the whole env file; `timeouts` are the live PD_* values among it, as numbers."""
+
+    unit: Engine | Router
+    spec: UnitSpec
+    env: dict[str, str]
+    timeouts: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        return self.unit.name
+
+    def env_text(self) -> str:
+        return render_env(self.env)
+
+
+def desired_unit(fleet: Fleet, unit: Engine | Router, release: Release) -> DesiredUnit:
+    paths = fleet.host_paths(unit.host)
+    values = engine_env(fleet, unit)
+    env = {name: value.value for name, value in values.items()}
+    tokens = token_files(fleet, paths)
+    env |= {name: path for name, (path, _) in tokens.items()}
+    timeouts = {e: float(v) for e, v in env.items() if e in known() and known()[e].live}
+    home = f"{paths.releases}/{release.id}"
+    python = release.manifest["python"]
+    argv = engine_argv(fleet, unit) if isinstance(unit, Engine) else router_argv(fleet, unit)
+    spec = UnitSpec(
+        name=unit.name,
+        argv=(python, "-m", "engine", *argv),
+        env_file=paths.env(unit.name),
+        cwd=home,
+        log=paths.log(unit.name),
+        run=paths.run(unit.name),
+        env={"PYTHONPATH": home, "PYTHONUNBUFFERED": "1"},
+        start_timeout=_seconds(values, "PD_START_TIMEOUT") + START_MARGIN,
+        stop_timeout=_seconds(values, "PD_DRAIN_TIMEOUT") + STOP_MARGIN,
+        watchdog=max(WATCHDOG_MIN, 1.5 * _seconds(values, "PD_RANK_TIMEOUT")),
+    )
+    secrets = {name: hashlib.sha256(data).hexdigest() for name, (_, data) in tokens.items()}
+    fixed = {e: v for e, v in env.items() if e not in timeouts}
+    inputs = _digest([spec.argv, spec.cwd, spec.env, fixed, secrets, release.id])
+    return DesiredUnit(unit, replace(spec, inputs=inputs), env, timeouts)
+
+
+def token_files(fleet: Fleet, paths: HostPaths) -> dict[str, tuple[str, bytes]]:
+    """Environment name -> (path on the host, content) of the token files an engine reads."""
+    files = {"PD_FLEET_TOKEN_FILE": (f"{paths.root}/env/fleet-token", read_token(fleet).encode())}
+    if fleet.drill:
+        files["PD_DRILL_TOKEN_FILE"] = (f"{paths.root}/env/drill-token", read_drill_token(fleet).encode())
+    return files
+
+
+def engine_argv(fleet: Fleet, engine: Engine) -> list[str]:
+    """Arguments of `python -m engine`; numbers that the fleet file leaves out are left to the engine."""
+    spec = engine.spec
+    argv = ["serve", "--instance", engine.name, "--role", engine.role, "--model", fleet.model.path]
+    argv += ["--served-model-name", fleet.model.name, "--cell", engine.cell]
+    argv += ["--host", engine.address, "--port", str(engine.port), "--advertise", engine.address]
+    if engine.bootstrap_port is not None:
+        argv += ["--bootstrap-port", str(engine.bootstrap_port)]
+    if engine.role == "decode":
+        for prefill in _cell_of(fleet, engine).prefills:
+            argv += ["--peer", str(prefill.bootstrap)]
+    numbers = ("tp", "dtype", "device", "page_size", "pages", "max_running", "token_budget")
+    for name in numbers:
+        value = getattr(spec, name)
+        if value is not None:
+            argv += ["--" + name.replace("_", "-"), str(value)]
+    return argv + (["--legacy-bootstrap"] if spec.legacy_bootstrap else [])
+
+
+def router_argv(fleet: Fleet, router: Router) -> list[str]:
+    argv = ["router", "--instance", router.name, "--host", router.address, "--port", str(router.port)]
+    argv += ["--served-model-name", fleet.model.name]
+    for engine in fleet.engines():
+        if engine.role == "prefill":
+            argv += ["--prefill", f"{engine.name}={engine.url},{engine.bootstrap},{engine.cell}"]
+        elif engine.role == "decode":
+            argv += ["--decode", f"{engine.name}={engine.url},{engine.cell}"]
+    return argv
+
+
+def _cell_of(fleet: Fleet, engine: Engine) -> Cell:
+    return fleet.cells[engine.cell]
+
+
+def _seconds(values: Mapping[str, Value], env: str) -> float:
+    """The value in force, or the engine's default where the profile is silent."""
+    variable = known().get(env)
+    default = variable.default if variable else 0.0
+    return float(values[env].value) if env in values else default
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,82 @@
+"""Wait until units are ready, saying what for; fail at once when one of them cannot become ready."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from pdctl.errors import DeadlineError, PdctlError
+from pdctl.exits import Exit
+from pdctl.fleet.model import Engine, Router
+from pdctl.flows.context import Context
+from pdctl.flows.http import call
+from pdctl.units.spec import UnitStatus
+
+POLL = 0.2
+TAIL = 25
+
+
+def not_ready(unit: Engine | Router, deadline: float = 2.0) -> str:
+    """Why `unit` takes no requests now; empty when it is ready."""
+    try:
+        status, document = call("GET", f"{unit.url}/ready", deadline)
+    except PdctlError as error:
+        return "it does not answer yet" if error.exit is Exit.UNREACHABLE else error.message
+    if status == 200 and document.get("ready", True):
+        return ""
+    reasons = document.get("reasons") or document.get("not_ready") or [f"HTTP {status}"]
+    return ", ".join(str(r) for r in reasons)
+
+
+def wait_ready(ctx: Context, units: Sequence[Engine | Router], deadline: float) -> None:
+    """PdctlError with exit code and log's tail when a unit failed; DeadlineError naming who is waited for."""
+    end = time.monotonic() + deadline
+    waiting = list(units)
+    while waiting:
+        reasons: dict[str, str] = {}
+        for unit in waiting:
+            _check_alive(ctx, unit)
+            if why := not_ready(unit):
+                reasons[unit.name] = why
+        waiting = [u for u in waiting if u.name in reasons]
+        if not waiting:
+            return
+        text = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+        if time.monotonic() > end:
+            raise DeadlineError(
+                "not_ready",
+                f"Not ready after {deadline:g} s: {text}.",
+                "See `pdctl diagnose` for the cause; `--wait` sets the deadline.",
+                details=[line for u in waiting for line in log_tail(ctx, u)],
+            )
+        ctx.wait(f"waiting for {text}")
+        time.sleep(POLL)
+
+
+def _check_alive(ctx: Context, unit: Engine | Router) -> None:
+    status = ctx.units_of(unit).status([unit.name])[unit.name]
+    if status.state in ("activating", "active"):
+        return
+    ended = status.ended()
+    how = f"{unit.name} is {status.state}" + (f" ({status.reason})" if status.reason else "")
+    if status.state == "restarting" and status.restarts == 0:
+        how = f"{unit.name} ended with {ended} before it was ready"
+    raise PdctlError(
+        "start_failed",
+        f"{how} on {unit.host}.",
+        _hint(status),
+        exit=Exit.FINDINGS,
+        details=log_tail(ctx, unit),
+    )
+
+
+def _hint(status: UnitStatus) -> str:
+    if status.exit_code == 73:
+        return "A port is taken by another process; choose another in the fleet file or stop that process."
+    if status.exit_code == 74:
+        return "Check model.path in the fleet file; `pdctl model list` shows what is cached."
+    return f"See `pdctl logs {status.name}`."
+
+
+def log_tail(ctx: Context, unit: Engine | Router, lines: int = TAIL) -> list[str]:
+    return [f"{unit.name}| {line}" for line in ctx.units_of(unit).logs(unit.name, lines)]

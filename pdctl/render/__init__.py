@@ -1,0 +1,1 @@
+"""Prints results. Decides nothing, asks nobody."""

@@ -1,0 +1,1 @@
+"""How pdctl reaches a host: commands are values, transports execute them."""

@@ -1,0 +1,1 @@
+"""Units: one supervised process each, under systemd or under pdctl's own keeper."""

@@ -1,0 +1,38 @@
+"""The receiving end of sd_notify: a datagram socket in a folder that only this user can enter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+
+class NotifySocket:
+    """Not in the unit's own folder: a socket's path may not be longer than 107 bytes."""
+
+    def __init__(self) -> None:
+        base = os.environ.get("XDG_RUNTIME_DIR")
+        usable = base if base and os.access(base, os.W_OK) and len(base) < 60 else None
+        self.folder = tempfile.mkdtemp(prefix="pdctl-", dir=usable)
+        self.path = str(Path(self.folder) / "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.setblocking(False)
+
+    def read(self) -> list[tuple[str, str]]:
+        """All assignments that have arrived, in order."""
+        found: list[tuple[str, str]] = []
+        while True:
+            try:
+                data = self.socket.recv(8192)
+            except BlockingIOError:
+                return found
+            for line in data.decode("utf-8", "replace").splitlines():
+                key, _, value = line.partition("=")
+                found.append((key, value))
+
+    def close(self) -> None:
+        self.socket.close()
+        shutil.rmtree(self.folder, ignore_errors=True)

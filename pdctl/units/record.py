@@ -1,0 +1,93 @@
+"""What the keeper writes down about its unit: one JSON file, replaced whole at every change."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pdctl import procs
+from pdctl.units.spec import UnitStatus
+
+
+@dataclass
+class Record:
+    """`child_*` are of the process now or last started; start times are ticks since boot."""
+
+    unit: str
+    mark: str
+    state: str = "activating"
+    reason: str = ""
+    status: str = ""
+    keeper_pid: int | None = None
+    keeper_start: int | None = None
+    child_pid: int | None = None
+    child_start: int | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    since: float = 0.0
+    inputs: str = ""
+    notify_dir: str = ""
+    failures: list[float] = field(default_factory=list)
+
+    @property
+    def kept(self) -> bool:
+        return procs.alive(self.keeper_pid, self.keeper_start)
+
+    @property
+    def child_alive(self) -> bool:
+        return procs.alive(self.child_pid, self.child_start)
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"schema": 1, **asdict(self)}, indent=1) + "\n")
+        os.replace(temporary, path)
+
+
+def read_record(path: Path) -> Record | None:
+    """None when the unit never ran, or its record is damaged (it is written anew at the next start)."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+        data.pop("schema", None)
+        return Record(**data)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def orphans(record: Record) -> list[int]:
+    """What of the unit still runs, whoever looks after it."""
+    if record.child_pid is None:
+        return []
+    return procs.session_members(record.child_pid, record.mark)
+
+
+def judge(name: str, record: Record | None) -> UnitStatus:
+    """The record held against the process table: a record may be older than the truth."""
+    if record is None:
+        return UnitStatus(name, "inactive", "never started")
+    pid = record.child_pid if record.child_alive else None
+    state, reason = record.state, record.reason
+    if not record.kept and state not in ("inactive", "failed"):
+        left = orphans(record)
+        if left:
+            state, reason = "orphaned", f"its keeper is gone; {len(left)} process(es) run unsupervised"
+            pid = pid or left[0]
+        else:
+            state, reason = "failed", "its keeper and its process are gone"
+    return UnitStatus(
+        name=name,
+        state=state,
+        reason=reason,
+        status=record.status,
+        pid=pid,
+        keeper_pid=record.keeper_pid if record.kept else None,
+        restarts=record.restarts,
+        exit_code=record.exit_code,
+        exit_signal=record.exit_signal,
+        since=record.since,
+        inputs=record.inputs,
+    )

@@ -1,0 +1,1 @@
+"""Tests, the demo, the benchmarks and the generator of the reference pages; run from the project root."""

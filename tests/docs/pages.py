@@ -1,0 +1,163 @@
+"""What each generated page says. A page is a function that returns its Markdown."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from engine.core.settings import OTHER_ENV, SETTINGS
+from pdctl import contracts
+from pdctl.cli.app import root
+from pdctl.exits import MEANING
+
+NOTE = "<!-- Written by `python -m tests.docs --write`. Change the code, not this page. -->\n"
+WHERE_OTHER = {
+    "PD_FLEET_TOKEN_FILE": "A file (0600) with the fleet token: admin verbs and links ask for it.",
+    "PD_DRILL_TOKEN_FILE": "A file (0600) with the drill token. Fault points exist only when it is set.",
+    "PD_LOG_LEVEL": "Least level that is logged: debug, info, warning or error.",
+}
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def settings() -> str:
+    """Every PD_* variable: default, range, who reads it, whether it changes live, and why it is there."""
+    head = ["Variable", "Name", "Default", "Range", "Read by", "Live", "What it bounds"]
+    rows = [
+        [
+            f"`{s.env}`",
+            f"`{s.name}`",
+            f"{s.default:g} {s.unit}",
+            f"{s.low:g}..{s.high:g}",
+            s.side,
+            "yes" if s.live else "at start",
+            s.reason,
+        ]
+        for s in SETTINGS
+    ]
+    other = [[f"`{name}`", WHERE_OTHER.get(name, "")] for name in OTHER_ENV]
+    return "\n".join(
+        [
+            "# Settings of an engine and of the router",
+            "",
+            NOTE,
+            "A variable that is unknown, or whose value does not parse, stops the start with a sentence.",
+            '"Live" values also change without a restart through `POST /admin/timeouts`; the value in force,',
+            "its source and since when are in `timeouts` of `GET /v1/state`.",
+            "",
+            _table(head, rows),
+            "",
+            "## Variables that are not timeouts",
+            "",
+            _table(["Variable", "What it is"], other),
+            "",
+        ]
+    )
+
+
+def contract_page() -> str:
+    """Every document that crosses the border between pdctl and the engine, with the keys it must have."""
+    out = ["# Contracts", "", NOTE]
+    out += [
+        "`pdctl` and the engine share no code. They meet in these documents; the schemas lie in",
+        "`pdctl/contracts/` and tests check them against running engines. Keys may be added without a new",
+        "schema number; a key listed here goes or changes its meaning only with a new one.",
+        "",
+    ]
+    for name in sorted(contracts.NAMES):
+        document = contracts.schema(name)
+        out += [f"## {document.get('title', name)}", "", f"`pdctl/contracts/{name}.json`", ""]
+        if document.get("description"):
+            out += [str(document["description"]), ""]
+        required = document.get("required", [])
+        rows = [
+            [f"`{key}`", "yes" if key in required else "no", _kind(value)]
+            for key, value in document.get("properties", {}).items()
+        ]
+        out += [_table(["Key", "Always there", "Kind"], rows), ""]
+    return "\n".join(out)
+
+
+def _kind(schema: dict[str, object]) -> str:
+    if "const" in schema:
+        return json.dumps(schema["const"])
+    if isinstance(choices := schema.get("enum"), list):
+        return " or ".join(json.dumps(c) for c in choices)
+    if isinstance(kind := schema.get("type"), list):
+        return " or ".join(map(str, kind))
+    if isinstance(ref := schema.get("$ref"), str):
+        return ref.rpartition("/")[2]
+    return str(schema.get("type", "any"))
+
+
+def cli() -> str:
+    """Every verb with its arguments and options, and the exit codes."""
+    # typer carries its own click: commands are read by what they have, not by their class.
+    command = typer.main.get_command(root)
+    out = ["# The command line", "", NOTE, (command.help or "").strip(), ""]
+    out += ["## Exit codes", "", "The same in text and with `--json`.", ""]
+    out += [_table(["Code", "Meaning"], [[str(int(code)), text] for code, text in MEANING.items()]), ""]
+    out += ["## Options of every verb", "", *_options(command), ""]
+    out += _verbs(command, "pdctl")
+    return "\n".join(out)
+
+
+def _verbs(group: Any, path: str) -> list[str]:
+    out: list[str] = []
+    context = group.context_class(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        full = f"{path} {name}"
+        usage = " ".join(command.collect_usage_pieces(command.context_class(command)))
+        out += [f"## {full}", "", f"`{full} {usage}`", "", inspect.cleandoc(command.help or ""), ""]
+        out += [*_options(command), ""]
+        out += _verbs(command, full) if hasattr(command, "list_commands") else []
+    return out
+
+
+def _options(command: Any) -> list[str]:
+    rows = []
+    for option in command.params:
+        shown = not getattr(option, "hidden", False) and option.name != "help"
+        if option.param_type_name == "option" and shown:
+            names = ", ".join(f"`{n}`" for n in (*option.opts, *option.secondary_opts))
+            value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+            rows.append([names + value, (option.help or "").strip()])
+    return [_table(["Option", "What it does"], rows)] if rows else []
+
+
+def rules() -> str:
+    """The catalogue of diagnose; the pages are the rules' docstrings."""
+    from pdctl.diagnose.docs import render
+
+    text: str = render()
+    return text if NOTE in text else f"{NOTE}\n{text}"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "rules.md": rules,
+    "settings.md": settings,
+    "cli.md": cli,
+    "contracts.md": contract_page,
+}
+
+
+def stale(folder: Path) -> dict[str, str]:
+    """Pages whose file differs from what the code says now: name -> the text it should have."""
+    found = {}
+    for name, page in PAGES.items():
+        text = page().rstrip() + "\n"
+        path = folder / name
+        if not path.is_file() or path.read_text() != text:
+            found[name] = text
+    return found

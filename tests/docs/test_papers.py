@@ -1,0 +1,48 @@
+"""The hand-written papers: links lead somewhere, and the tables of exit codes say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.core.errors import Exit as EngineExit
+from engine.core.settings import OTHER_ENV
+from pdctl.exits import MEANING
+from tests.arch.layers import ENGINE, PDCTL_ROWS
+from tests.docs.pages import PAGES, WHERE_OTHER
+
+ROOT = Path(__file__).parents[2]
+PAPERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/operations.md")
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_links_lead_to_files_or_to_generated_pages(name):
+    path = ROOT / name
+    for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        target = path.parent / link
+        assert target.is_file() or target.name in PAGES, f"{name} links to {link}"
+
+
+def test_exit_codes_of_pdctl_are_on_the_operations_page():
+    text = (ROOT / "docs" / "operations.md").read_text()
+    missing = [f"| {int(code)} | {words} |" for code, words in MEANING.items()]
+    assert [row for row in missing if row not in text] == []
+
+
+def test_exit_codes_of_an_engine_are_on_the_operations_page():
+    text = (ROOT / "docs" / "operations.md").read_text().partition("## Exit codes of an engine")[2]
+    codes = {int(c) for c in re.findall(r"^\| (\d+) \|", text.partition("##")[0], re.MULTILINE)}
+    assert codes == {int(code) for code in EngineExit}
+
+
+def test_every_room_is_on_the_architecture_page():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = [room for row in PDCTL_ROWS for room in row] + list(ENGINE)
+    modules = {"__main__", "args", "serve"}
+    assert [room for room in rooms if room not in modules and f"`{room}`" not in text] == []
+
+
+def test_every_variable_that_is_no_timeout_is_explained():
+    assert set(WHERE_OTHER) == set(OTHER_ENV)

@@ -1,0 +1,184 @@
+"""Any order of chunks, losses, restarts, aborts and deadlines: pages are never both free and written to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from engine.core.errors import RequestError
+from engine.core.types import FirstToken
+from engine.transfer import commands as c
+from tests.engine.transfer.fleet_model import ADDRESS, PAGES_EACH, TOKENS, Fleet
+
+ROOMS = st.integers(1, 3)
+RANKS = st.integers(0, 1)
+
+
+class Rooms(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fleet = Fleet()
+        self.fleet.connect()
+        self.count = 0
+
+    def next_id(self) -> str:
+        self.count += 1
+        return f"r{self.count}"
+
+    # What the leaders do.
+
+    @rule(room=ROOMS)
+    def open(self, room: int) -> None:
+        prefill, rid = self.fleet.prefill, self.next_id()
+        pages = prefill.sink.pages.take(rid)
+        if pages is None:
+            return
+        try:
+            prefill.sender.open(room, rid)
+        except RequestError:
+            prefill.sink.pages.give_back(rid)
+        else:
+            prefill.rids[room] = rid
+
+    @rule(room=ROOMS, complete=st.integers(1, PAGES_EACH))
+    def chunk(self, room: int, complete: int) -> None:
+        prefill = self.fleet.prefill
+        rid = prefill.rids.get(room, "")
+        if rid in prefill.sink.pages.held and rid not in prefill.computed:
+            prefill.sender.chunk(room, prefill.sink.pages.held[rid][:complete], complete)
+
+    @rule(room=ROOMS)
+    def computed(self, room: int) -> None:
+        prefill = self.fleet.prefill
+        rid = prefill.rids.get(room, "")
+        if rid in prefill.sink.pages.held and rid not in prefill.computed:
+            prefill.computed.add(rid)
+            prefill.sender.computed(room, TOKENS, prefill.sink.pages.held[rid], FirstToken(token=1))
+
+    @rule(room=ROOMS)
+    def request(self, room: int) -> None:
+        decode, rid = self.fleet.decode, self.next_id()
+        try:
+            decode.receiver.request(room, rid, ADDRESS)
+        except RequestError:
+            return
+        decode.rids[room] = rid
+
+    @rule(room=ROOMS)
+    def grant(self, room: int) -> None:
+        decode = self.fleet.decode
+        rid = decode.rids.get(room)
+        if rid is None or rid in decode.sink.ends or rid in decode.granted:
+            return
+        pages = decode.sink.pages.take(rid)
+        if pages is not None:
+            decode.granted.add(rid)
+            assert decode.receiver.grant(room, pages, TOKENS)
+
+    @rule(room=ROOMS, prefill=st.booleans(), abort=st.booleans())
+    def give_up(self, room: int, prefill: bool, abort: bool) -> None:
+        rooms = self.fleet.prefill.sender if prefill else self.fleet.decode.receiver
+        rids = self.fleet.prefill.rids if prefill else self.fleet.decode.rids
+        sink = self.fleet.prefill.sink if prefill else self.fleet.decode.sink
+        was_over = rids.get(room) in sink.ends
+        took = rooms.abort(room, "client") if abort else rooms.fail(room, "engine_failed", "x")
+        assert not (was_over and took), "a terminal state changed"
+
+    # What the ranks and the wire do.
+
+    @rule(index=RANKS)
+    def rank_steps(self, index: int) -> None:
+        if self.fleet.prefill.ranks[index].commands:
+            self.fleet.prefill.ranks[index].step(index)
+
+    @rule(index=RANKS, good=st.sampled_from([True, True, True, False]), data=st.data())
+    def write_ends(self, index: int, good: bool, data: st.DataObject) -> None:
+        rank = self.fleet.prefill.ranks[index]
+        if rank.open:
+            rank.finish(index, data.draw(st.sampled_from(sorted(rank.open))), good)
+
+    @rule(index=RANKS)
+    def report(self, index: int) -> None:
+        self.fleet.report(index)
+
+    @rule(to_decode=st.booleans())
+    def deliver(self, to_decode: bool) -> None:
+        self.fleet.deliver(to_decode)
+
+    @rule()
+    def all_is_well_for_a_while(self) -> None:
+        self.fleet.drain()
+
+    @rule(prefill=st.booleans())
+    def lose(self, prefill: bool) -> None:
+        if prefill:
+            self.fleet.lose_prefill("lost")
+        else:
+            self.fleet.lose_decode("lost")
+
+    @precondition(lambda self: self.fleet.prefill.up is None)
+    @rule()
+    def give_edge_up(self) -> None:
+        self.fleet.remove_decode()
+
+    @rule()
+    def reconnect(self) -> None:
+        self.fleet.connect()
+
+    @rule()
+    def restart_decode(self) -> None:
+        self.fleet.restart_decode()
+
+    @rule()
+    def restart_prefill(self) -> None:
+        self.fleet.restart_prefill()
+
+    @rule(seconds=st.sampled_from([1.0, 20.0, 101.0, 130.0]))
+    def advance(self, seconds: float) -> None:
+        self.fleet.advance(seconds)
+
+    @rule(name=st.sampled_from(["lose-want", "lose-done", "stall-transfer"]))
+    def fault(self, name: str) -> None:
+        self.fleet.faults.arm(name, count=1)
+
+    # What must hold.
+
+    @invariant()
+    def no_page_is_free_and_written_to(self) -> None:
+        prefill, decode = self.fleet.prefill, self.fleet.decode
+        for rank in prefill.ranks:
+            posts = [p for p in rank.commands if isinstance(p, c.Post)]
+            for post in (*rank.open.values(), *posts):
+                assert not set(post.src) & prefill.sink.pages.free, f"{post} reads free pages"
+                if post.peer == str(decode.key):
+                    assert not set(post.dst) & decode.sink.pages.free, f"{post} writes free pages"
+
+    @invariant()
+    def ready_means_done(self) -> None:
+        for rid in self.fleet.decode.sink.readies:
+            assert self.fleet.decode.sink.ends[rid].kind == "done"
+
+    def teardown(self) -> None:
+        """All deadlines pass: every room ends; and once the two are linked again, every page is free."""
+        fleet = self.fleet
+        for room, rid in fleet.prefill.rids.items():
+            if rid not in fleet.prefill.computed and rid not in fleet.prefill.sink.ends:
+                fleet.prefill.sender.abort(room, "stop")
+        for _ in range(4):
+            fleet.advance(350.0)
+        for sink, rids in ((fleet.prefill.sink, fleet.prefill.rids), (fleet.decode.sink, fleet.decode.rids)):
+            assert set(rids.values()) <= set(sink.ends), "a room outlived its deadlines"
+        fleet.connect()
+        fleet.drain()
+        for sink in (fleet.prefill.sink, fleet.decode.sink):
+            assert set(sink.ends) == sink.quiets, "a room never became quiet"
+        assert not fleet.prefill.sender.snapshot() and not fleet.decode.receiver.snapshot()
+
+
+TestRooms = Rooms.TestCase
+TestRooms.settings = settings(
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestRooms = pytest.mark.timeout(240)(TestRooms)

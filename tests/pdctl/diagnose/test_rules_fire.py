@@ -1,0 +1,225 @@
+"""Every fault an operator can meet is named as the first finding; its echoes are attached to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdctl.adapters.picture import Reach
+from pdctl.diagnose.report import document, make
+from pdctl.facts.missing import Missing
+from pdctl.facts.process import Child, Process
+from pdctl.facts.unit import Unit
+
+AT = 1_700_000_000.0
+Scene = Any
+Make = Callable[[Scene, Callable[..., Any], Callable[..., Any]], None]
+
+
+def pinned(scene: Scene, leg: Any, waiting_on: str, stage: str, decode_wait: str) -> None:
+    scene.route("r7", 12.0)
+    scene.hold("prefill-0", leg("r7", "inflight", stage_age_s=12.0, waiting_on=waiting_on, peer="decode-0"))
+    scene.hold("decode-0", leg("r7", stage, stage_age_s=12.0, waiting_on=decode_wait))
+
+
+def lose_want(scene: Scene, leg: Any, peer: Any) -> None:
+    pinned(scene, leg, "want", "preallocated", "transfer")
+
+
+def stall(scene: Scene, leg: Any, peer: Any) -> None:
+    pinned(scene, leg, "transfer", "transferring", "transfer")
+
+
+def lose_done(scene: Scene, leg: Any, peer: Any) -> None:
+    pinned(scene, leg, "taken", "transferring", "done")
+
+
+def lose_taken(scene: Scene, leg: Any, peer: Any) -> None:
+    pinned(scene, leg, "taken", "running", "slot")
+    scene.steps["decode-0"] = 4
+
+
+def forgotten(scene: Scene, leg: Any, peer: Any) -> None:
+    for number in range(3):
+        scene.route(f"r{number}", 40.0)
+
+
+def frozen_decode(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.reach["decode-0"] = Reach.TIMED_OUT
+    scene.processes["decode-0"] = Process(200, "stopped", AT - 900, {})
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False, error="heartbeat")]
+    scene.route("r7", 12.0)
+    scene.hold("prefill-0", leg("r7", "inflight", stage_age_s=12.0, waiting_on="transfer", peer="decode-0"))
+
+
+def frozen_rank(scene: Scene, leg: Any, peer: Any) -> None:
+    children = (Child(201, "stopped", "rank 0"),)
+    scene.processes["decode-0"] = Process(200, "sleeping", AT - 900, {}, children)
+    scene.docs["decode-0"]["snapshot_age_s"] = 20.0
+
+
+def wedged(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.hold("decode-0", leg("r7", "running", stage_age_s=40.0, age_s=40.0))
+    scene.docs["decode-0"]["progress"]["loop_age_s"] = 35.0
+    scene.route("r7", 40.0, stage="streaming")
+
+
+def killed(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.processes["decode-0"] = Missing("no process runs")
+    scene.units["decode-0"] = Unit("decode-0", "failed", True, None, -9, 5, AT - 20)
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False, error="closed")]
+    scene.router["engines"] = []
+
+
+def crash_loop(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.reach["prefill-0"] = Reach.REFUSED
+    scene.units["prefill-0"] = Unit("prefill-0", "backoff", True, None, 74, 4, AT - 2)
+    scene.docs["decode-0"]["peers"] = [peer("prefill-0", linked=False, error="refused")]
+
+
+def legacy_restart(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["decode-0"] |= {"started_at": AT - 30, "incarnation": "00000000000000ff"}
+    scene.docs["prefill-0"]["legacy_bootstrap"] = True
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", stale=True, last_transfer_age_s=60.0)]
+    scene.route("r7", 12.0)
+    scene.hold("prefill-0", leg("r7", "inflight", stage_age_s=12.0, waiting_on="want", peer="decode-0"))
+    scene.hold("decode-0", leg("r7", "preallocated", stage_age_s=12.0, waiting_on="transfer"))
+
+
+def unlinked(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["decode-0"]["peers"] = [peer("prefill-0", linked=False, error="connect timed out")]
+    scene.docs["prefill-0"]["peers"] = []
+
+
+def disagree(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["decode-0"]["fingerprint"]["dtype"] = "bfloat16"
+    unlinked(scene, leg, peer)
+
+
+def out_of_order(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["prefill-0"]["timeouts"]["inflight"]["value"] = 60.0
+
+
+def environment(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.expected["prefill-0"] = {"PD_PREFILL_INFLIGHT_TIMEOUT": "60"}
+    scene.processes["prefill-0"] = Process(1, "sleeping", AT, {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"})
+
+
+def left_held(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.router |= {"admission": "held", "held": 2, "hold_age_s": 130.0}
+    scene.route("r1", 100.0, stage="held")
+
+
+def left_drained(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["prefill-0"] |= {"status": "drained", "ready": False, "not_ready": ["draining"]}
+
+
+def quarantine(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["prefill-0"]["pages"] |= {"free": 60, "quarantined": 40}
+
+
+def armed(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["prefill-0"]["faults"] = {
+        "enabled": True,
+        "armed": [{"name": "stall-transfer", "count": 0, "value": 0.0, "hits": 1}],
+    }
+    stall(scene, leg, peer)
+
+
+def not_granted(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.route("r7", 20.0)
+    scene.hold("prefill-0", leg("r7", "inflight", stage_age_s=20.0, waiting_on="want", peer="decode-0"))
+    waiting = leg("r7", "waiting", stage_age_s=20.0, waiting_on="pages", pages=0)
+    scene.hold("decode-0", waiting)
+
+
+def unreachable(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.reach["decode-0"] = Reach.UNREACHABLE
+    scene.processes["decode-0"] = Missing("it runs on another host")
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False)]
+
+
+def unsupervised(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.units["decode-0"] = Unit("decode-0", "orphaned", True, 200, None, 0, AT - 500)
+
+
+def came_back(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.units["decode-0"] = Unit("decode-0", "running", True, 200, -9, 1, AT - 50, AT - 50)
+    scene.docs["decode-0"] |= {"started_at": AT - 50}
+
+
+CASES: dict[Make, tuple[str, str, set[str]]] = {
+    lose_want: ("PD602", "Want was lost", set()),
+    stall: ("PD602", "stalled", set()),
+    lose_done: ("PD602", "Done was lost", set()),
+    lose_taken: ("PD602", "Taken was lost", set()),
+    forgotten: ("PD601", "3 requests that no engine knows", set()),
+    frozen_decode: ("PD202", "decode-0 is frozen", {"PD602", "PD502"}),
+    frozen_rank: ("PD202", "a rank of it was stopped", set()),
+    wedged: ("PD202", "makes no progress", set()),
+    killed: ("PD201", "SIGKILL", {"PD502"}),
+    crash_loop: ("PD203", "model is missing", {"PD502"}),
+    legacy_restart: ("PD501", "one was restarted without the other", {"PD602"}),
+    unlinked: ("PD502", "not linked", set()),
+    disagree: ("PD106", "disagree on dtype", {"PD502"}),
+    out_of_order: ("PD105", "PD_DECODE_TRANSFER_TIMEOUT=100 must be below", set()),
+    environment: ("PD101", "other values than its profile", set()),
+    left_held: ("PD604", "holds admissions", set()),
+    left_drained: ("PD604", "is drained", set()),
+    quarantine: ("PD605", "40 of 100 pages", set()),
+    armed: ("PD606", "stall-transfer is armed", {"PD602"}),
+    not_granted: ("PD607", "pages that are free", set()),
+    unreachable: ("PD301", "cannot be reached", {"PD502"}),
+    unsupervised: ("PD205", "without a supervisor", set()),
+    came_back: ("PD204", "SIGKILL", set()),
+}
+
+
+@pytest.mark.parametrize("make_scene", CASES, ids=lambda f: f.__name__)
+def test_first_finding_names_the_fault(make_scene: Make, scene: Scene, legs: Any, peers: Any) -> None:
+    code, words, echoes = CASES[make_scene]
+    make_scene(scene, legs, peers)
+    report = make(scene.facts(), 1.0)
+    first = report.verdict.findings[0].finding
+    assert first.code == code, [p.finding.summary for p in report.verdict.findings]
+    assert words in first.summary
+    attached = {p.finding.code for p in report.verdict.findings if p.caused_by == 0}
+    assert echoes <= attached
+    assert report.exit(type(first.severity).WARNING) == 3
+    assert first.evidence and (first.remedy or first.hypotheses)
+
+
+def test_every_rule_has_a_scene_in_which_it_leads_or_is_told() -> None:
+    from pdctl.diagnose.rules import CATALOGUE
+
+    told = {code for code, _, _ in CASES.values()} | {"PD603"}  # PD603: test_rules_quiet
+    assert {rule.code for rule in CATALOGUE} == told
+
+
+def test_without_process_facts_silence_is_a_hypothesis(scene: Scene) -> None:
+    scene.reach["decode-0"] = Reach.TIMED_OUT
+    scene.processes["decode-0"] = Missing("it runs on another host")
+    verdict = make(scene.facts(), 1.0).verdict
+    assert verdict.status == "hypotheses"
+    assert len(verdict.hypotheses) >= 2
+    assert all(h.test for h in verdict.hypotheses)
+
+
+def test_ledger_names_holder_and_reason(scene: Scene, legs: Any, peers: Any) -> None:
+    lose_want(scene, legs, peers)
+    scene.route("r8", 30.0)
+    doc = document(make(scene.facts(), 1.0))
+    by_id = {e["id"]: e for e in doc["ledger"]}
+    assert by_id["r7"]["verdict"] == "stuck" and by_id["r7"]["holder"] == "prefill-0"
+    assert by_id["r7"]["lost"] == "want" and by_id["r7"]["waiting_on"] == "want"
+    assert by_id["r8"]["verdict"] == "forgotten" and by_id["r8"]["holder"] == "router"
+
+
+def test_a_request_an_unreachable_engine_may_hold_is_not_forgotten(scene: Scene, legs: Any) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.route("r7", 40.0)
+    entry = make(scene.facts(), 1.0).ledger[0]
+    assert entry.verdict == "unknown" and entry.holder == "decode-0"

@@ -1,0 +1,114 @@
+"""Healthy, busy, saturated, starting and draining fleets give no finding above info."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pdctl.diagnose.report import make
+from pdctl.diagnose.rule import Severity
+from pdctl.facts.process import Process
+from pdctl.facts.unit import Unit
+
+AT = 1_700_000_000.0
+Scene = Any
+Make = Callable[[Scene, Callable[..., Any], Callable[..., Any]], None]
+
+
+def healthy(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.expected["prefill-0"] = {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"}
+    environ = {"PD_PREFILL_INFLIGHT_TIMEOUT": "120.0", "PD_FLEET_TOKEN_FILE": "x"}
+    scene.processes["prefill-0"] = Process(1, "sleeping", AT, environ)
+
+
+def busy(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.steps |= {"prefill-0": 9, "decode-0": 30}
+    scene.route("r1", 5.0, stage="streaming")
+    scene.route("r2", 0.4)
+    scene.route("r3", 0.1)
+    scene.route("r4", 6.0)
+    scene.new_to_router = {"r3"}
+    scene.hold("decode-0", leg("r1", "running", output_tokens=9, stage_age_s=5.0))
+    scene.hold("prefill-0", leg("r2", "inflight", stage_age_s=0.2, waiting_on="transfer"))
+    scene.hold("decode-0", leg("r2", "transferring", stage_age_s=0.2, waiting_on="transfer"))
+    scene.hold("prefill-0", leg("r4", "waiting", stage_age_s=6.0, age_s=6.0))
+    scene.hold("decode-0", leg("r4", "preallocated", stage_age_s=0.1))
+
+
+def saturated(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.steps |= {"decode-0": 30}
+    for number in range(1, 5):
+        scene.route(f"r{number}", 40.0, stage="streaming")
+        scene.hold("decode-0", leg(f"r{number}", "running", pages=25, stage_age_s=30.0))
+    for number in range(5, 9):
+        scene.route(f"r{number}", 40.0)
+        scene.hold("prefill-0", leg(f"r{number}", "inflight", stage_age_s=35.0, waiting_on="want"))
+        waits = "pages" if number == 5 else None
+        scene.hold("decode-0", leg(f"r{number}", "waiting", pages=0, stage_age_s=35.0, waiting_on=waits))
+
+
+def starting(scene: Scene, leg: Any, peer: Any) -> None:
+    for name in ("prefill-0", "decode-0"):
+        scene.docs[name] |= {
+            "status": "starting", "ready": False, "not_ready": ["link"], "started_at": AT - 8, "peers": [],
+        }  # fmt: skip
+        scene.units[name] = Unit(name, "starting", True, 100, None, 0, AT - 8, AT - 8)
+
+
+def draining(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.steps |= {"decode-0": 12}
+    scene.router |= {"admission": "held", "held": 3, "hold_age_s": 6.0}
+    scene.route("r9", 5.0, stage="held")
+    scene.docs["decode-0"]["status"] = "draining"
+    scene.docs["prefill-0"]["status"] = "drained"
+    scene.hold("decode-0", leg("r1", "running", stage_age_s=20.0, age_s=20.0))
+    scene.route("r1", 20.0, stage="streaming")
+
+
+def healed_after_restart(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["decode-0"] |= {"started_at": AT - 40, "incarnation": "00000000000000ff"}
+    old = peer("decode-0", stale=True, linked=False)
+    scene.docs["prefill-0"]["peers"] = [
+        old,
+        peer("decode-0", incarnation="00000000000000ff", since_age_s=30.0),
+    ]
+
+
+def long_step(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.docs["prefill-0"]["progress"] |= {"stepping_s": 8.0, "last_step_age_s": 8.0, "loop_age_s": 8.0}
+    scene.hold("prefill-0", leg("r1", "prefilling", stage_age_s=9.0))
+    scene.route("r1", 9.0)
+    scene.hold("decode-0", leg("r1", "preallocated", stage_age_s=2.0))
+
+
+def moving_write(scene: Scene, leg: Any, peer: Any) -> None:
+    """Slow and alive: bytes grow between the samples."""
+    scene.route("r1", 20.0)
+    now = leg("r1", "inflight", stage_age_s=18.0, waiting_on="transfer", bytes=5000)
+    scene.hold("prefill-0", now)
+    scene.before["prefill-0"] = {"requests": [now | {"bytes": 3000, "stage_age_s": 17.0}]}
+    there = leg("r1", "transferring", stage_age_s=18.0, waiting_on="transfer", bytes=5000)
+    scene.hold("decode-0", there)
+
+
+@pytest.mark.parametrize(
+    "make_scene",
+    [healthy, busy, saturated, starting, draining, healed_after_restart, long_step, moving_write],
+    ids=lambda f: f.__name__,
+)
+def test_no_finding_above_info(make_scene: Make, scene: Scene, legs: Any, peers: Any) -> None:
+    make_scene(scene, legs, peers)
+    report = make(scene.facts(), 1.0)
+    loud = [p.finding.summary for p in report.verdict.findings if p.finding.severity > Severity.INFO]
+    assert loud == []
+    assert report.verdict.status == "healthy"
+    assert report.exit(Severity.WARNING) == 0
+
+
+def test_saturation_is_told_as_capacity_not_as_a_stall(scene: Scene, legs: Any, peers: Any) -> None:
+    saturated(scene, legs, peers)
+    report = make(scene.facts(), 1.0)
+    assert [p.finding.code for p in report.verdict.findings] == ["PD603"]
+    assert {e.verdict for e in report.ledger} == {"moving", "waiting"}
