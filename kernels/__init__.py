@@ -1,0 +1,1 @@
+"""Operations of the engine on tensors and numbers. Imports torch (and triton) alone."""

@@ -118,7 +118,7 @@ class Engine:
                 {
                     "rank": r.rank,
                     "pid": r.process.pid,
-                    "heartbeat_age_s": round(time.monotonic() - r.beat, 3),
+                    "heartbeat_age_s": None if r.beat is None else round(time.monotonic() - r.beat, 3),
                 }
                 for r in self.client.ranks
             ],

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 import msgspec
+import psutil
 
 from engine import __version__
 from engine.core.errors import EngineError
@@ -56,9 +57,10 @@ class Workers:
         """Wait for every worker's RankUp; the parent's supervision bounds the wait."""
         infos = []
         for work in self._works:
-            message = msgspec.msgpack.decode(work.receive(), type=ToLeader)
-            if not isinstance(message, RankUp):
-                raise EngineError("engine_failed", "A worker spoke before it was up.")
+            decoder = msgspec.msgpack.Decoder(ToLeader)
+            message = decoder.decode(work.receive())
+            while not isinstance(message, RankUp):  # its transfer thread beats before the model is up
+                message = decoder.decode(work.receive())
             infos.append(message.agent)
         return infos
 
@@ -111,7 +113,6 @@ def run_leader(
     works: list[Channel],
 ) -> None:
     """Serve until the parent says stop."""
-    started = time.monotonic()
     faults = Faults(enabled=config.drill)
     workers = Workers(works)
     listeners: list[Callable[[Report], None]] = []
@@ -154,7 +155,7 @@ def run_leader(
     _self_test(leader, runner, workers)
     workers.listen(transfer.on_report)
     transfer.start()
-    outbox.put(_up(print_, runner, time.monotonic() - started))
+    outbox.put(_up(print_, runner, time.time() - psutil.Process().create_time()))
     threading.Thread(target=_publish, args=(leader, outbox), name="publisher", daemon=True).start()
     threading.Thread(target=_serve, args=(leader, control, outbox), name="control", daemon=True).start()
     leader.run()

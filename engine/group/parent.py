@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -23,12 +23,16 @@ from engine.group.messages import EngineConfig, Start
 
 @dataclass
 class Rank:
-    """A rank process as its parent sees it. `beat` is the monotonic time of its last sign of life."""
+    """A rank process as its parent sees it.
+
+    `beat` is the monotonic time of its last sign of life, None until the first: importing torch on a
+    loaded host takes long, and PD_START_TIMEOUT bounds that.
+    """
 
     rank: int
     process: subprocess.Popen[bytes]
     control: Channel
-    beat: float = field(default_factory=time.monotonic)
+    beat: float | None = None
 
 
 def rank_environment(tp: int) -> dict[str, str]:
@@ -93,7 +97,7 @@ def lost(ranks: list[Rank], timeout: float, now: Callable[[], float]) -> tuple[E
             how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
             return Exit.RANK_DIED, f"rank {r.rank} (pid {r.process.pid}) {how}"
     for r in ranks:
-        silence = now() - r.beat
+        silence = 0.0 if r.beat is None else now() - r.beat
         if silence > timeout:
             return Exit.RANK_FROZEN, f"rank {r.rank} (pid {r.process.pid}) is silent for {silence:.1f} s"
     return None

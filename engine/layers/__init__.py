@@ -1,0 +1,1 @@
+"""Tensor-parallel layers; each reads its own shard of the weights."""

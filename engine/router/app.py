@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -30,6 +31,8 @@ from engine.router.core import Router
 from engine.router.documents import requests_document
 from engine.router.metrics import router_registry
 from engine.router.outgoing import Outgoing
+
+log = logging.getLogger(__name__)
 
 PROXIED = ("/v1/completions", "/v1/chat/completions", "/generate")
 # After the grace of a stop, for the error events of what still ran.
@@ -118,6 +121,11 @@ async def _drain(router: Router, stop: asyncio.Event, grace: float) -> None:
     await router.drain(grace)
 
 
+def _up(router: Router) -> None:
+    log.info("%s is serving on %s", router.config.instance, router.address)
+    notify(f"READY=1\nSTATUS=serving on {router.address}")
+
+
 async def _serve(config: RouterConfig, settings: Settings, token: str | None) -> None:
     stop = stop_on_signals()
     with listen(config.host, config.port) as sock:
@@ -132,7 +140,7 @@ async def _serve(config: RouterConfig, settings: Settings, token: str | None) ->
             stop=stop,
             sock=sock,
             grace=grace + _LAST_WORDS,
-            started=lambda: notify(f"READY=1\nSTATUS=serving on {router.address}"),
+            started=lambda: _up(router),
         )
         await cancel(draining)
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 _BROKEN = "\ufffd"
-# A UTF-8 character has at most 4 bytes, so at most 3 of an unfinished one are shown as replacement
-# characters (byte-fallback decoders show one for each byte, byte-level decoders one for all of them).
-_HELD = 3
-# A model that emits nothing but broken bytes must not make each step decode all of its output again.
-_LONGEST_WINDOW = 64
+# An unfinished character shows as replacement characters at the end: one in byte-level decoders, and in
+# byte-fallback decoders one for each byte of the whole run of byte tokens it stands in. So all of them
+# are held, but for a model that emits nothing else and would have each step decode all of it again.
+_LONGEST_PENDING = 64
 # Prompt tokens that stand before the output: decoders drop the leading space of the first token they see.
 _CONTEXT = 4
 
 
 def _certain(text: str) -> int:
     """Number of leading characters that more tokens cannot change."""
-    size = len(text)
-    while size and len(text) - size < _HELD and text[size - 1] == _BROKEN:
-        size -= 1
-    return size
+    return len(text.rstrip(_BROKEN))
 
 
 class Detokenizer:
@@ -40,7 +36,7 @@ class Detokenizer:
         self._window.extend(tokens)
         text = self._decode(self._window)
         certain = _certain(text)
-        if len(self._window) - self._taken > _LONGEST_WINDOW:
+        if len(self._window) - self._taken > _LONGEST_PENDING:
             certain = len(text)
         new = text[self._emitted : certain]
         self._emitted = max(self._emitted, certain)

@@ -23,9 +23,12 @@ from engine.transfer.posts import Posts
 
 log = logging.getLogger("pdctl.engine.transfer")
 
-IDLE_WITH_PEERS = 0.0015
-IDLE_ALONE = 0.02
+# Seconds between polls: with writes open, with a peer that may write here, with neither.
+POLL_BUSY = 0.0002
+POLL = 0.0015
+IDLE = 0.01
 SPIN_SECONDS = 0.002
+STUCK_SECONDS = 1.0
 BEAT_SECONDS = 1.0
 
 
@@ -76,8 +79,9 @@ class Agent:
         return bool(self._warming) or self.posts.busy
 
     @property
-    def has_peers(self) -> bool:
-        return bool(self._edges)
+    def receives(self) -> bool:
+        """Whether a peer writes here: over TCP its writes only go on while this side polls."""
+        return any(not edge.writes for edge in self._edges.values())
 
     def execute(self, command: c.Command) -> None:
         match command:
@@ -224,5 +228,9 @@ class AgentThread:
                 beat = now
                 self._report(c.Beat(agent.rank, len(agent.posts)))
             # Spin only while writes complete: a handle stuck on a frozen peer must not cost a core.
-            if not (agent.busy and now - moved_at < SPIN_SECONDS):
-                self._wake.wait(IDLE_WITH_PEERS if agent.has_peers else IDLE_ALONE)
+            if agent.busy:
+                quiet_for = now - moved_at
+                if quiet_for > SPIN_SECONDS:
+                    self._wake.wait(POLL_BUSY if quiet_for < STUCK_SECONDS else POLL)
+            else:
+                self._wake.wait(POLL if agent.receives else IDLE)

@@ -45,6 +45,7 @@ class Edge:
     nixl: nixl_agent
     src_pages: int
     dst_pages: int
+    writes: bool
     runs: list[Run] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     local: list[nixl_prepped_dlist_handle] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Edge:
         cls, nixl: nixl_agent, peer: AddPeer, heads: tuple[int, int], shape: Shape, pool: torch.Tensor
     ) -> Edge:
         """Load the agents this rank writes to (none unless `peer.write`); raises one of NIXL_ERRORS."""
-        edge = cls(nixl, pool.shape[0], peer.pages)
+        edge = cls(nixl, pool.shape[0], peer.pages, peer.write)
         if not peer.write:
             return edge
         device, memory = max(pool.get_device(), 0), "VRAM" if pool.is_cuda else "DRAM"

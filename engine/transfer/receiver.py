@@ -8,33 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from engine.core.errors import RequestError
 from engine.core.settings import BY_NAME, Settings
 from engine.transfer import messages as m
 from engine.transfer.handshake import PeerKey
 from engine.transfer.ports import DeadlinePort, LinkPort, Outbox, Outcome, RoomView, Sink
-from engine.transfer.rooms import Counters, Staged
-
-
-@dataclass(eq=False)
-class Room(Staged):
-    address: str = ""
-    pages: list[int] = field(default_factory=list)
-    tokens: int = 0
-    granted: bool = False
-    granted_at: float = 0.0
-    wanted: bool = False
-    pages_done: int = 0
-
-    @property
-    def waiting_on(self) -> str | None:
-        if self.ended:
-            return None
-        if not self.granted:
-            return "pages"
-        return "done" if self.pages_done else "transfer"
+from engine.transfer.rooms import Counters, Incoming
 
 
 class Receiver:
@@ -51,7 +31,7 @@ class Receiver:
     ) -> None:
         self._link, self._deadlines, self._sink = link, deadlines, sink
         self._settings, self._clock = settings, clock
-        self._rooms: dict[int, Room] = {}
+        self._rooms: dict[int, Incoming] = {}
         self._up: dict[str, PeerKey] = {}
         self._refused: dict[str, Outcome] = {}
         self._tickets = itertools.count(1)
@@ -64,7 +44,7 @@ class Receiver:
             if room in self._rooms:
                 raise RequestError("invalid_request", f"Room {room} is in use by another request.")
             now = self._clock()
-            entry = Room(room, rid, now, stage_at=now, ticket=next(self._tickets), address=address)
+            entry = Incoming(room, rid, now, stage_at=now, ticket=next(self._tickets), hint=address)
             entry.peer = self._up.get(address)
             self._rooms[room] = entry
             if entry.peer is None and address in self._refused:
@@ -114,7 +94,7 @@ class Receiver:
             for entry in list(self._rooms.values()):
                 if entry.ended and entry.peer == peer:
                     self._cancel(entry)
-                elif not entry.ended and entry.peer is None and entry.address == address:
+                elif not entry.ended and entry.peer is None and entry.hint == address:
                     entry.peer = peer
                     self._deadlines.cancel(("link", entry.room))
                     self._want(entry)
@@ -138,7 +118,7 @@ class Receiver:
             outcome = Outcome("failed", code, message)
             self._refused[address] = outcome
             for entry in list(self._rooms.values()):
-                if entry.peer is None and entry.address == address and not entry.ended:
+                if entry.peer is None and entry.hint == address and not entry.ended:
                     self._end(entry, outcome)
 
     def on_message(self, peer: PeerKey, message: m.RoomMessage) -> None:
@@ -166,13 +146,13 @@ class Receiver:
         """Rooms that have not ended or are not quiet yet."""
         with self._box:
             now = self._clock()
-            return [_view(e, now) for e in self._rooms.values()]
+            return [e.view(now) for e in self._rooms.values()]
 
     def open_rooms(self, peer: PeerKey) -> int:
         with self._box:
             return sum(e.peer == peer and not e.ended for e in self._rooms.values())
 
-    def _live(self, room: int) -> Room | None:
+    def _live(self, room: int) -> Incoming | None:
         entry = self._rooms.get(room)
         return entry if entry and not entry.ended else None
 
@@ -185,14 +165,14 @@ class Receiver:
         for entry in [e for e in self._rooms.values() if e.peer == peer and not e.ended]:
             self._end(entry, Outcome("failed", "peer_lost", message), tell=False)
 
-    def _want(self, entry: Room) -> None:
+    def _want(self, entry: Incoming) -> None:
         if entry.peer is None or not entry.granted or entry.wanted:
             return
         entry.wanted = True
         want = m.Want(room=entry.room, ticket=entry.ticket, pages=entry.pages, tokens=entry.tokens)
         self._box.put(self._link.send, entry.peer, want)
 
-    def _on_done(self, entry: Room, peer: PeerKey, done: m.Done) -> None:
+    def _on_done(self, entry: Incoming, peer: PeerKey, done: m.Done) -> None:
         if done.tokens != entry.tokens:
             text = f"Prefill handed over {done.tokens} tokens, decode wanted {entry.tokens}."
             self._end(entry, Outcome("failed", "kv_transfer_failed", text))
@@ -202,21 +182,21 @@ class Receiver:
         self._end(entry, Outcome("done"), tell=False)
         self._box.put(self._sink.ready, entry.room, entry.rid or "", done.first)
 
-    def _fired(self, entry: Room, name: str) -> bool:
+    def _fired(self, entry: Incoming, name: str) -> bool:
         value = self._settings[name]
         env = BY_NAME[name].env
         with self._box:
             since, code, what = {
                 "prealloc": (entry.opened_at, "prealloc_timeout", "No pages were free"),
                 "transfer": (entry.granted_at, "kv_transfer_timeout", "Prefill did not hand over KV"),
-                "handshake": (entry.opened_at, "link_failed", f"Prefill {entry.address} was not linked"),
+                "handshake": (entry.opened_at, "link_failed", f"Prefill {entry.hint} was not linked"),
             }[name]
             linked = name == "handshake" and entry.peer is not None
             if entry.ended or linked or self._clock() < since + value:
                 return False
             return self._end(entry, Outcome("failed", code, f"{what} within {env}={value:g} s."))
 
-    def _end(self, entry: Room, outcome: Outcome, tell: bool = True) -> bool:
+    def _end(self, entry: Incoming, outcome: Outcome, tell: bool = True) -> bool:
         """The only way into a terminal stage."""
         if not entry.move(outcome.kind, self._clock()):
             self.counters.late_completions += 1
@@ -232,28 +212,13 @@ class Receiver:
             self._quiet(entry)
         return True
 
-    def _cancel(self, entry: Room) -> None:
+    def _cancel(self, entry: Incoming) -> None:
         if entry.peer is None or entry.outcome is None:
             return
         code, message = entry.outcome.code, entry.outcome.message
         cancel = m.Cancel(room=entry.room, ticket=entry.ticket, code=code, message=message)
         self._box.put(self._link.send, entry.peer, cancel)
 
-    def _quiet(self, entry: Room) -> None:
+    def _quiet(self, entry: Incoming) -> None:
         del self._rooms[entry.room]
         self._box.put(self._sink.quiet, entry.room, entry.rid or "")
-
-
-def _view(entry: Room, now: float) -> RoomView:
-    return RoomView(
-        room=entry.room,
-        rid=entry.rid or "",
-        stage=entry.stage,
-        waiting_on=entry.waiting_on,
-        peer=entry.peer.instance if entry.peer else entry.address,
-        peer_incarnation=entry.peer.incarnation if entry.peer else None,
-        pages=len(entry.pages),
-        bytes=entry.bytes,
-        age=now - entry.opened_at,
-        stage_age=now - entry.stage_at,
-    )

@@ -1,13 +1,13 @@
-"""What the two room state machines share: the stages' order, a memory of ended rooms, counters."""
+"""What the two room state machines keep: a room of either side, the stages' order, ended rooms, counters."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from engine.core.types import TERMINAL
+from engine.core.types import TERMINAL, FirstToken
 from engine.transfer.handshake import PeerKey
-from engine.transfer.ports import Outcome
+from engine.transfer.ports import Outcome, RoomView
 
 # From each stage of a room to where it may go next. Terminal stages have no way out.
 NEXT: dict[str, frozenset[str]] = {
@@ -24,11 +24,16 @@ NEXT: dict[str, frozenset[str]] = {
 
 @dataclass(eq=False)
 class Staged:
-    """A thing with a stage. `rid` is None for a room only the peer has spoken of."""
+    """What either side knows of a room. `rid` is None for one that only the peer has spoken of.
+
+    `hint` names the peer (an address) until its identity is known.
+    """
 
     room: int
     rid: str | None
     opened_at: float
+    hint: str | None = None
+    pages: list[int] = field(default_factory=list)
     stage: str = "waiting"
     stage_at: float = 0.0
     peer: PeerKey | None = None
@@ -40,12 +45,80 @@ class Staged:
     def ended(self) -> bool:
         return self.stage in TERMINAL
 
+    @property
+    def waiting_on(self) -> str | None:
+        """What has to come next; None once ended."""
+        return None
+
+    def view(self, now: float) -> RoomView:
+        return RoomView(
+            room=self.room,
+            rid=self.rid or "",
+            stage=self.stage,
+            waiting_on=self.waiting_on,
+            peer=self.peer.instance if self.peer else self.hint,
+            peer_incarnation=self.peer.incarnation if self.peer else None,
+            pages=len(self.pages),
+            bytes=self.bytes,
+            age=now - self.opened_at,
+            stage_age=now - self.stage_at,
+        )
+
     def move(self, stage: str, now: float) -> bool:
         """Go to a stage if it may follow this one; False changes nothing."""
         if stage not in NEXT[self.stage]:
             return False
         self.stage, self.stage_at = stage, now
         return True
+
+
+@dataclass(eq=False)
+class Outgoing(Staged):
+    """A room on prefill.
+
+    `open[seq]` are the ranks whose Post seq is not complete; `upto[seq]` the pages it brings.
+    """
+
+    complete: int = 0
+    tokens: int | None = None
+    first: FirstToken | None = None
+    computed_at: float = 0.0
+    dst: list[int] | None = None
+    dst_tokens: int = 0
+    posted: int = 0
+    stall: bool = False
+    open: dict[int, set[int]] = field(default_factory=dict)
+    upto: dict[int, int] = field(default_factory=dict)
+    done_sent: bool = False
+    cancelled: bool = False
+    quiet_ranks: set[int] = field(default_factory=set)
+
+    @property
+    def waiting_on(self) -> str | None:
+        if self.ended:
+            return None
+        if self.dst is None:
+            return "want"
+        return "taken" if self.done_sent else "transfer"
+
+
+@dataclass(eq=False)
+class Incoming(Staged):
+    """A room on decode."""
+
+    tokens: int = 0
+    granted: bool = False
+    granted_at: float = 0.0
+    wanted: bool = False
+    pages_done: int = 0
+
+    @property
+    def waiting_on(self) -> str | None:
+        if self.ended:
+            return None
+        if not self.granted:
+            return "pages"
+        return "done" if self.pages_done else "transfer"
 
 
 @dataclass

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.core.errors import RequestError
@@ -19,38 +18,9 @@ from engine.transfer import commands as c
 from engine.transfer import messages as m
 from engine.transfer.handshake import PeerKey
 from engine.transfer.ports import DeadlinePort, LinkPort, Outbox, Outcome, Ranks, RoomView, Sink
-from engine.transfer.rooms import Counters, Recent, Staged
+from engine.transfer.rooms import Counters, Outgoing, Recent
 
 log = logging.getLogger("pdctl.engine.transfer")
-
-
-@dataclass(eq=False)
-class Room(Staged):
-    """`open[seq]` are the ranks whose Post seq is not complete; `upto[seq]` the pages it brings."""
-
-    hint: str | None = None
-    pages: list[int] = field(default_factory=list)
-    complete: int = 0
-    tokens: int | None = None
-    first: FirstToken | None = None
-    computed_at: float = 0.0
-    dst: list[int] | None = None
-    dst_tokens: int = 0
-    posted: int = 0
-    stall: bool = False
-    open: dict[int, set[int]] = field(default_factory=dict)
-    upto: dict[int, int] = field(default_factory=dict)
-    done_sent: bool = False
-    cancelled: bool = False
-    quiet_ranks: set[int] = field(default_factory=set)
-
-    @property
-    def waiting_on(self) -> str | None:
-        if self.ended:
-            return None
-        if self.dst is None:
-            return "want"
-        return "taken" if self.done_sent else "transfer"
 
 
 class Sender:
@@ -70,7 +40,7 @@ class Sender:
     ) -> None:
         self._ranks, self._link, self._deadlines, self._sink = ranks, link, deadlines, sink
         self._settings, self._clock, self._faults, self._legacy = settings, clock, faults, legacy
-        self._rooms: dict[int, Room] = {}
+        self._rooms: dict[int, Outgoing] = {}
         self._recent = Recent()
         self._peers: dict[PeerKey, int] = {}
         self._seq = 0
@@ -86,7 +56,7 @@ class Sender:
             now = self._clock()
             doomed = None if entry else self._recent.doomed(room)
             if entry is None:
-                entry = self._rooms[room] = Room(room, rid, now, stage_at=now)
+                entry = self._rooms[room] = Outgoing(room, rid, now, stage_at=now)
             entry.rid, entry.opened_at, entry.stage_at, entry.hint = rid, now, now, peer_hint
             self._deadlines.cancel(("want", room))
             if doomed:
@@ -176,13 +146,13 @@ class Sender:
         """Rooms of this engine's requests that have not ended or are not quiet yet."""
         with self._box:
             now = self._clock()
-            return [_view(e, now) for e in self._rooms.values() if e.rid is not None]
+            return [e.view(now) for e in self._rooms.values() if e.rid is not None]
 
     def open_rooms(self, peer: PeerKey) -> int:
         with self._box:
             return sum(e.peer == peer and not e.ended for e in self._rooms.values())
 
-    def _live(self, room: int) -> Room | None:
+    def _live(self, room: int) -> Outgoing | None:
         entry = self._rooms.get(room)
         return entry if entry and entry.rid is not None and not entry.ended else None
 
@@ -201,7 +171,7 @@ class Sender:
             self._refuse(peer, want.room, want.ticket, "kv_transfer_failed", problem)
             return
         if entry is None:
-            entry = self._rooms[want.room] = Room(want.room, None, now, stage_at=now)
+            entry = self._rooms[want.room] = Outgoing(want.room, None, now, stage_at=now)
             early = entry
             at = now + self._settings["queue"]
             self._deadlines.arm(("want", want.room), "queue", at, lambda: self._early_fired(early))
@@ -209,7 +179,7 @@ class Sender:
         entry.dst, entry.dst_tokens = list(want.pages), want.tokens
         self._pump(entry)
 
-    def _want_problem(self, entry: Room | None, peer: PeerKey, want: m.Want) -> str:
+    def _want_problem(self, entry: Outgoing | None, peer: PeerKey, want: m.Want) -> str:
         if entry is None:
             ended = self._recent.get(want.room)
             if ended:
@@ -256,7 +226,7 @@ class Sender:
         if not entry.ended and not self._legacy:
             self._end(entry, outcome, tell=False)
 
-    def _pump(self, entry: Room) -> None:
+    def _pump(self, entry: Outgoing) -> None:
         """Post what is complete and wanted, then hand over when everything has arrived."""
         if entry.dst is None or entry.peer is None or entry.rid is None or entry.ended:
             return
@@ -268,7 +238,7 @@ class Sender:
             self._post(entry, entry.peer, entry.dst[entry.posted : entry.complete])
         self._hand_over(entry)
 
-    def _post(self, entry: Room, peer: PeerKey, dst: list[int]) -> None:
+    def _post(self, entry: Outgoing, peer: PeerKey, dst: list[int]) -> None:
         if entry.posted == 0:
             entry.stall = self._faults.take("stall-transfer")
         self._seq += 1
@@ -290,7 +260,7 @@ class Sender:
         """The name ranks know a peer by. A legacy fleet knows instances, not lives: that is its fault."""
         return peer.instance if self._legacy else str(peer)
 
-    def _hand_over(self, entry: Room) -> None:
+    def _hand_over(self, entry: Outgoing) -> None:
         if entry.open or entry.done_sent or entry.tokens is None or entry.first is None or entry.peer is None:
             return
         entry.done_sent = True
@@ -338,7 +308,7 @@ class Sender:
         if len(entry.quiet_ranks) == self._ranks.tp:
             self._quiet(entry, entry.outcome)
 
-    def _inflight_fired(self, entry: Room) -> bool:
+    def _inflight_fired(self, entry: Outgoing) -> bool:
         with self._box:
             value = self._settings["inflight"]
             now = self._clock()
@@ -358,14 +328,14 @@ class Sender:
             text = f"KV was not handed over within {name}={value:g} s, waiting on {entry.waiting_on}."
             return self._end(entry, Outcome("failed", "kv_transfer_timeout", text))
 
-    def _early_fired(self, entry: Room) -> bool:
+    def _early_fired(self, entry: Outgoing) -> bool:
         with self._box:
             if entry.rid is not None or entry.ended:
                 return False
             text = f"No request for the room reached prefill within {BY_NAME['queue'].env}."
             return self._end(entry, Outcome("failed", "queue_timeout", text))
 
-    def _end(self, entry: Room, outcome: Outcome, tell: bool = True) -> bool:
+    def _end(self, entry: Outgoing, outcome: Outcome, tell: bool = True) -> bool:
         """The only way into a terminal stage."""
         waited_on = entry.waiting_on
         if not entry.move(outcome.kind, self._clock()):
@@ -388,7 +358,7 @@ class Sender:
             self._quiet(entry, outcome)
         return True
 
-    def _quiet(self, entry: Room, outcome: Outcome) -> None:
+    def _quiet(self, entry: Outgoing, outcome: Outcome) -> None:
         del self._rooms[entry.room]
         self._recent.add(entry.room, outcome, opened=entry.rid is not None)
         if entry.rid is not None:
@@ -396,18 +366,3 @@ class Sender:
         owed = entry.cancelled or (entry.dst is not None and not self._legacy)
         if entry.peer and owed and outcome.kind != "done":
             self._box.put(self._link.send, entry.peer, m.Quiesced(room=entry.room, ticket=entry.ticket))
-
-
-def _view(entry: Room, now: float) -> RoomView:
-    return RoomView(
-        room=entry.room,
-        rid=entry.rid or "",
-        stage=entry.stage,
-        waiting_on=entry.waiting_on,
-        peer=entry.peer.instance if entry.peer else entry.hint,
-        peer_incarnation=entry.peer.incarnation if entry.peer else None,
-        pages=len(entry.pages),
-        bytes=entry.bytes,
-        age=now - entry.opened_at,
-        stage_age=now - entry.stage_at,
-    )

@@ -32,7 +32,8 @@ class Checkpoint:
             for file in sorted(set(self._where.values())):
                 self._file(file)
         else:
-            self._where = {name: "model.safetensors" for name in self._file("model.safetensors").keys()}
+            names = self._file("model.safetensors").keys()
+            self._where = dict.fromkeys(names, "model.safetensors")
 
     @property
     def names(self) -> set[str]:

@@ -15,7 +15,7 @@ SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """`attention_bias`: q, k and v have biases; `output_bias`: o too; `qk_norm`: RMS norm per head on q and k."""
+    """`attention_bias`: q, k and v have biases; `output_bias`: o too; `qk_norm`: q and k heads are normed."""
 
     architecture: str
     hidden_size: int
@@ -91,7 +91,7 @@ def _parse(document: dict[str, Any], ends: object, path: Path) -> ModelConfig:
     _refuse_window(r)
     if "quantization_config" in document:
         raise r.wrong("quantised checkpoints are not supported; use the float16, bfloat16 or float32 one")
-    rope = document.get("rope_parameters") or document.get("rope_scaling") or {}
+    rope = _rope(r)
     theta = r.number("rope_theta", _Reader(rope, path).number("rope_theta", 10000.0))
     bias = bool(document.get("attention_bias", False))
     head_dim = r.integer("head_dim", hidden // heads)
@@ -131,6 +131,16 @@ def _architecture(r: _Reader) -> str:
             f"{r.path}: architecture {names[0]} is not supported (supported: {', '.join(SUPPORTED)}).",
         )
     return str(names[0])
+
+
+def _rope(r: _Reader) -> dict[str, Any]:
+    for key in ("rope_parameters", "rope_scaling"):
+        found = r.document.get(key)
+        if found is not None and not isinstance(found, dict):
+            raise r.wrong(f"{key} is {found!r}, not an object")
+        if found:
+            return dict(found)
+    return {}
 
 
 def _refuse_window(r: _Reader) -> None:

@@ -36,13 +36,15 @@ def convert(gguf: Path, out: Path) -> dict[str, Any]:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         try:
-            _write_weights(temporary, sources(file, config["num_attention_heads"], config["num_key_value_heads"]))
+            _write_weights(
+                temporary, sources(file, config["num_attention_heads"], config["num_key_value_heads"])
+            )
             write_json(temporary / "config.json", config)
             write_json(temporary / "tokenizer_config.json", tokenizer_config(file))
             write_json(temporary / "generation_config.json", generation_config(file))
             tokenizer.save(str(temporary / "tokenizer.json"))
             digest = model_digest(temporary)
-            temporary.chmod(0o755)
+            _readable(temporary)
             _publish(temporary, out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -60,6 +62,13 @@ def convert(gguf: Path, out: Path) -> dict[str, Any]:
         "head_dim": config["head_dim"],
         "vocab": config["vocab_size"],
     }
+
+
+def _readable(folder: Path) -> None:
+    """As if made by hand: temporary folders and safetensors files come readable by their owner alone."""
+    folder.chmod(0o755)
+    for path in folder.iterdir():
+        path.chmod(0o644)
 
 
 def _publish(temporary: Path, out: Path) -> None:
@@ -82,7 +91,9 @@ def _write_weights(folder: Path, tensors: list[Source]) -> None:
         save_file({s.name: s.read() for s in shard}, folder / name, {"format": "pt"})
         where.update({s.name: name for s in shard})
     total = sum(_bytes(s) for s in tensors)
-    write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": where})
+    write_json(
+        folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": where}
+    )
 
 
 def _shards(tensors: list[Source]) -> list[list[Source]]:

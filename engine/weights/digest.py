@@ -25,7 +25,7 @@ def model_digest(folder: Path) -> str:
     if not weights:
         raise ModelError("weights_missing", f"{folder} has no *.safetensors file.", "Fetch the model again.")
     files += weights
-    stamp = [[p.name, p.stat().st_size, p.stat().st_mtime_ns] for p in files]
+    stamp: list[list[str | int]] = [[p.name, p.stat().st_size, p.stat().st_mtime_ns] for p in files]
     cache = folder / CACHE_NAME
     kept = _kept(cache, stamp)
     if kept:

@@ -1,4 +1,4 @@
-"""The config.json, tokenizer_config.json and generation_config.json that a GGUF file's metadata amounts to."""
+"""config.json, tokenizer_config.json and generation_config.json from a GGUF file's metadata."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class GgufFile:
         except (ValueError, NotImplementedError) as error:
             raise ModelError(
                 "gguf_unsupported",
-                f"{self.path}: {name} has type {found.tensor_type.name}, which cannot be dequantised ({error}).",
+                f"{self.path}: {name} is {found.tensor_type.name}, which cannot be dequantised ({error}).",
                 "Use a file quantised as Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, a K-quant, F16, BF16 or F32.",
             ) from None
         array = np.array(values, dtype=np.float32).reshape(self.shape(name))

@@ -1,14 +1,14 @@
-"""Rotary frequencies of a model, with the scalings that need no per-request state."""
+"""Rope scaling as config.json describes it."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from engine.core.errors import ModelError
+from kernels.ops.rope import inverse_frequencies, llama3_frequencies
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RopeScaling:
 
     @classmethod
     def parse(cls, document: dict[str, Any], where: str) -> RopeScaling | None:
-        """From config.json's `rope_scaling` or `rope_parameters`; ModelError for a kind not supported."""
+        """From `rope_scaling` or `rope_parameters`; None for plain rope, ModelError for an unknown kind."""
         kind = document.get("rope_type", document.get("type", "default"))
         if kind == "default":
             return None
@@ -35,9 +35,11 @@ class RopeScaling:
         names = ["factor"]
         if kind == "llama3":
             names += ["low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
-        missing = [name for name in names if name not in document]
-        if missing:
-            raise ModelError("config_key_missing", f"{where}: rope scaling {kind} lacks {', '.join(missing)}.")
+        wrong = [n for n in names if not isinstance(document.get(n), int | float) or document[n] <= 0]
+        if wrong:
+            raise ModelError(
+                "config_key_missing", f"{where}: rope scaling {kind} needs a number in {', '.join(wrong)}."
+            )
         values = [float(document[name]) for name in names]
         if kind == "linear":
             return cls(kind, values[0])
@@ -45,18 +47,16 @@ class RopeScaling:
 
 
 def scaled_frequencies(head_dim: int, theta: float, scaling: RopeScaling | None) -> torch.Tensor:
-    """Inverse frequencies [head_dim / 2] in float64.
-
-    llama3: https://github.com/meta-llama/llama-models, `apply_scaling`: wavelengths past
-    original/low are divided by `factor`, those under original/high are kept, those between are blended.
-    """
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-    frequencies = 1.0 / theta**exponents
+    """Inverse frequencies [head_dim / 2] in float64."""
+    plain = inverse_frequencies(head_dim, theta)
     if scaling is None:
-        return frequencies
+        return plain
     if scaling.kind == "linear":
-        return frequencies / scaling.factor
-    turns = scaling.original_max_position * frequencies / (2 * math.pi)
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
-    keep = ((turns - low) / (high - low)).clamp(0.0, 1.0)
-    return frequencies * (keep + (1.0 - keep) / scaling.factor)
+        return plain / scaling.factor
+    return llama3_frequencies(
+        plain,
+        scaling.factor,
+        scaling.low_freq_factor,
+        scaling.high_freq_factor,
+        scaling.original_max_position,
+    )

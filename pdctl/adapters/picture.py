@@ -74,9 +74,9 @@ class Leg:
 
 @dataclass(frozen=True)
 class Peer:
-    """The other end of a link, as this engine sees it."""
+    """The other end of a link, as this engine sees it; an address that never linked has no instance."""
 
-    instance: str
+    instance: str | None
     incarnation: str | None
     address: str
     linked: bool

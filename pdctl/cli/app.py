@@ -29,11 +29,12 @@ VERBS: tuple[Verb, ...] = (
     Verb("model", "model", "Set up", "Fetch a model, list what is cached."),
     Verb("deploy", "deploy", "Run", "Bring the fleet to what its file says; a second time changes nothing."),
     Verb("restart", "restart", "Run", "Restart one unit, or with --co a whole cell in the right order."),
+    Verb("resume", "resume", "Run", "Open admissions again: end a hold, a cordon, a drain left behind."),
+    Verb("abort", "abort", "Run", "End one request on the router and both its engines."),
     Verb("down", "down", "Run", "Stop everything and prove that it is stopped."),
     Verb("status", "status", "Look", "Engines, queues, ages, pages, the router's ledger."),
-    Verb(
-        "diagnose", "diagnose", "Look", "Who holds which request, since when and why; what to do about it."
-    ),
+    Verb("diagnose", "diagnose", "Look", "Who holds which request, since when and why; what to do about it."),
+    Verb("explain", "explain", "Look", "What a finding's code means and what to do."),
     Verb("requests", "requests", "Look", "The router's ledger, request by request."),
     Verb("logs", "logs", "Look", "What a unit said."),
     Verb("history", "history", "Look", "Earlier runs of pdctl and their steps."),
@@ -44,6 +45,7 @@ VERBS: tuple[Verb, ...] = (
         "Tune",
         "Measure, propose, and see a watchdog fire before it is trusted.",
     ),
+    Verb("drill", "drill", "Tune", "Fault points of a drillable fleet: list, arm, disarm."),
 )
 BY_NAME = {verb.name: verb for verb in VERBS}
 

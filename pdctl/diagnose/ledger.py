@@ -116,7 +116,9 @@ def _unheld(facts: Facts, request: RouterRequest, seen_before: bool) -> Judgemen
     for name, view in views:
         if view is None or not view.fresh:
             said = view.reach.value if view and not known(view.state) else "its state is old"
-            return Judgement("unknown", name, request.stage, age, None, f"{name} may hold it and: {said}")
+            return Judgement(
+                "unknown", name, request.stage, age, None, f"{name} may hold it and does not answer ({said})"
+            )
     if age < SETTLE or not seen_before:
         return Judgement("moving", "router", request.stage, age, None, "just sent or just ended")
     names = " and ".join(name for name, _ in views) or "the engines"

@@ -80,11 +80,11 @@ def _inflight(
         return _no_pages(prefill, decode)
     if leg.stage_age < patience(view):
         return _judge(prefill, "moving", "its KV is being handed over")
-    name = decode[0].name if decode else (decode_name or leg.peer or "decode")
+    name = decode[0].name if decode else (decode_name or (leg.peer or "decode").split("/")[0])
     other = facts.engine(name)
     if decode is None and (other is None or not other.fresh):
         said = other.reach.value if other and not known(other.state) else "its state is old"
-        return _judge(prefill, "stuck", f"{name} should take its KV and: {said}", "peer")
+        return _judge(prefill, "stuck", f"{name} should take its KV and does not answer ({said})", "peer")
     if decode is None:
         return _judge(prefill, "stuck", f"{name} answers and does not know this room", "room")
     return _pinned(prefill, decode)

@@ -60,12 +60,20 @@ _FAULT_PINS = {
 }
 
 
+# Acts as long as it is armed and does not count how often.
+_STANDING = ("refuse-pages",)
+
+
+def _acted(cause: Finding) -> bool:
+    return "hits 0" not in cause.evidence[0]
+
+
 def _explains(cause: Finding, effect: Finding) -> bool:
     if cause.severity is Severity.INFO or not cause.touches & effect.touches:
         return False
     if cause.code == "PD606":
         return any(
-            fault in cause.summary and sign in effect.summary and "hits 0" not in cause.evidence[0]
+            fault in cause.summary and sign in effect.summary and (fault in _STANDING or _acted(cause))
             for fault, sign in _FAULT_PINS.items()
         )
     return True

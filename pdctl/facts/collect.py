@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from pdctl.facts.unit import Unit
 from pdctl.units.base import Units
 from pdctl.units.spec import UnitStatus
 
+_ENDED = re.compile(r"\[keeper\] .*: ended (?:by signal (?P<signal>\d+)|with exit code (?P<code>\d+))")
 _STATES = {
     "missing": "absent",
     "inactive": "stopped",
@@ -52,13 +54,24 @@ def collect(units: Units, names: Sequence[str], local: bool) -> dict[str, HostFa
         statuses = units.status(names)
     except PdctlError as error:
         return dict.fromkeys(names, HostFacts(Missing(error.message), Missing(error.message)))
-    return {name: _facts(name, statuses.get(name), local) for name in names}
+    return {name: _facts(units, name, statuses.get(name), local) for name in names}
 
 
-def _facts(name: str, status: UnitStatus | None, local: bool) -> HostFacts:
+def last_end(lines: Sequence[str]) -> int | None:
+    """The exit of the life before this one, from the keeper's own lines in the log."""
+    for line in reversed(lines):
+        found = _ENDED.match(line)
+        if found:
+            return -int(found["signal"]) if found["signal"] else int(found["code"])
+    return None
+
+
+def _facts(units: Units, name: str, status: UnitStatus | None, local: bool) -> HostFacts:
     if status is None:
         return HostFacts(unit_of(UnitStatus(name, "missing")), Missing("it was never started"))
     unit = unit_of(status)
+    if unit.restarts and unit.exit is None:
+        unit = unit.ended(last_end(units.logs(name, 2000)))
     if unit.pid is None:
         return HostFacts(unit, Missing("no process runs"))
     process = probe(unit.pid) if local else Missing("it runs on another host")

@@ -37,6 +37,10 @@ class Unit:
     started_at: float | None = None
     reason: str = ""
 
+    def ended(self, exit: int | None) -> Unit:
+        """The same with the exit of the life before."""
+        return replace(self, exit=exit)
+
     def born(self, at: float) -> Unit:
         """The same with the process's own start time (Unix seconds)."""
         return replace(self, started_at=at)
@@ -52,6 +56,6 @@ def meaning(code: int | None) -> str:
             name = signal.Signals(number).name
         except ValueError:
             return f"exit code {code}"
-        hint = " (from outside: the kernel's out-of-memory killer or a person)" if number == 9 else ""
+        hint = " (out of memory, or a person)" if number == 9 else ""
         return f"ended by {name}{hint}"
     return f"exit code {code}: {ENGINE_EXITS.get(code, 'not one of the engine’s own codes')}"

@@ -1,7 +1,8 @@
 """The fleet file and its profiles: read once, checked whole, then plain frozen values.
 
     load_fleet(path | None) -> Fleet          (pdctl.fleet.load)   ConfigError lists every file:line problem
-    Fleet: path, dir, name, drill, model, hosts, cells, router, paths; engines(), engine(n), unit(n), units(), edges()
+    Fleet: path, dir, name, drill, model, hosts, cells, router, paths;
+           engines(), engine(name), unit(name), units() in start order, edges()
     Cell:  name, engines, prefills, decodes, edges     an edge is one (prefill, decode) pair
     Engine: name, cell, role, kind, host, address, port, bootstrap_port, tp, url, profile, env, spec
     Router: name, host, address, port, url, profile, env

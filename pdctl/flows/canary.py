@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Engine, Fleet
+from pdctl.flows.co_restart_canary import send
 from pdctl.flows.http import call, error_of
 
 PROMPT = "What is gravity? Answer in one short sentence."
@@ -26,30 +25,12 @@ def router_canary(fleet: Fleet, deadline: float, prompt: str = PROMPT) -> float:
     return time.monotonic() - begin
 
 
-def edge_canary(
-    fleet: Fleet, prefill: Engine, decode: Engine, deadline: float, prompt: str = PROMPT
-) -> float:
-    """The same over one edge, both legs sent as a router sends them; seconds."""
-    begin = time.monotonic()
-    host, _, port = str(prefill.bootstrap).rpartition(":")
-    pairing = {
-        "bootstrap_host": host,
-        "bootstrap_port": int(port),
-        "bootstrap_room": secrets.randbits(63) or 1,
-    }
-    body = _chat(fleet, prompt) | pairing
-    headers = {"X-Request-ID": f"canary-{secrets.token_hex(6)}"}
-    what = f"the canary over {prefill.name} -> {decode.name}"
-    with ThreadPoolExecutor(2) as pool:
-        legs = [
-            pool.submit(call, "POST", f"{e.url}/v1/chat/completions", deadline, body, headers)
-            for e in (prefill, decode)
-        ]
-        first, answer = (leg.result() for leg in legs)
-    if first[0] != 200:
-        raise _failed(f"{what}: {prefill.name} answered {first[0]}: {error_of(first[1])}")
-    check_answer(what, *answer)
-    return time.monotonic() - begin
+def edge_canary(fleet: Fleet, prefill: Engine, decode: Engine, deadline: float) -> float:
+    """The same greedy request twice over one edge, past the router; seconds."""
+    canary = send(prefill, decode, fleet.model.name, "small", deadline)
+    if canary.problem:
+        raise _failed(f"the canary over {prefill.name} -> {decode.name}: {canary.problem}.")
+    return canary.seconds
 
 
 def _chat(fleet: Fleet, prompt: str) -> dict[str, Any]:

@@ -124,4 +124,4 @@ def next_command(machine: Machine, cell: str) -> str:
         return ""
     if machine.at is Stage.RESUME:
         return "pdctl resume"
-    return f"pdctl restart --co --cell {cell}"
+    return f"pdctl restart --co {cell}"

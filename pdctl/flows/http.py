@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
-from pdctl.exits import Exit
 
 
 def call(
@@ -37,14 +36,6 @@ def call(
     if not isinstance(document, dict):
         raise PdctlError("bad_answer", f"{url} answered JSON that is not an object.")
     return answer.status_code, document
-
-
-def admin(url: str, body: Mapping[str, object], headers: Mapping[str, str], deadline: float) -> dict[str, Any]:
-    """POST an admin verb and insist on its success."""
-    status, document = call("POST", url, deadline, body, headers)
-    if status != 200:
-        raise PdctlError("refused", f"{url} answered {status}: {error_of(document)}", exit=Exit.FINDINGS)
-    return document
 
 
 def error_of(document: Mapping[str, Any]) -> str:

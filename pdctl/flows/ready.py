@@ -10,6 +10,7 @@ from pdctl.exits import Exit
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows.context import Context
 from pdctl.flows.http import call
+from pdctl.units.logfile import MARK, STARTED
 from pdctl.units.spec import UnitStatus
 
 POLL = 0.2
@@ -79,4 +80,7 @@ def _hint(status: UnitStatus) -> str:
 
 
 def log_tail(ctx: Context, unit: Engine | Router, lines: int = TAIL) -> list[str]:
-    return [f"{unit.name}| {line}" for line in ctx.units_of(unit).logs(unit.name, lines)]
+    """The end of what the unit's last life said."""
+    said = ctx.units_of(unit).logs(unit.name, lines)
+    starts = [n for n, line in enumerate(said) if MARK in line and STARTED in line]
+    return [f"{unit.name}| {line}" for line in said[starts[-1] if starts else 0 :]]

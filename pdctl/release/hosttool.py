@@ -13,7 +13,9 @@ import shutil
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
 from importlib import metadata
+from typing import Any
 
 
 def _version(name: str) -> str | None:
@@ -69,13 +71,19 @@ def activate(root: str, release: str) -> dict[str, object]:
 def prune(root: str, keep: str, *used: str) -> dict[str, object]:
     state = listing(root)
     safe = {state["current"], *used}
-    old = [n for n in state["releases"] if n not in safe]  # type: ignore[attr-defined]
+    old = [n for n in state["releases"] if n not in safe]
     for name in old[: max(0, len(old) - int(keep))]:
         shutil.rmtree(os.path.join(root, "releases", name))
     return listing(root)
 
 
-VERBS = {"probe": probe, "list": listing, "install": install, "activate": activate, "prune": prune}
+VERBS: dict[str, Callable[..., dict[str, Any]]] = {
+    "probe": probe,
+    "list": listing,
+    "install": install,
+    "activate": activate,
+    "prune": prune,
+}
 
 if __name__ == "__main__":
     try:

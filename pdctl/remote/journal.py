@@ -92,14 +92,14 @@ def read_run(folder: Path, id: str) -> Run:
 
 
 def _read(path: Path, steps: bool) -> Run:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             rows.append(json.loads(line))
         except ValueError:
             # The last line of a run that was killed while writing it.
             continue
-    head = next((r for r in rows if r["kind"] == "run"), {})
+    head: dict[str, Any] = next((r for r in rows if r["kind"] == "run"), {})
     end = next((r for r in rows if r["kind"] == "end"), None)
     here = str(head.get("by", "")).endswith(f"@{socket.gethostname()}")
     state = "running" if not here or alive(head.get("pid"), head.get("start")) else "died"

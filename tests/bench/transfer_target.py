@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import torch
 
-from engine.core.ids import new_incarnation
+from engine.core.ids import agent_name, new_incarnation
 from engine.core.types import Shape
-from engine.transfer.agent import Agent
-from engine.transfer.agent_thread import AgentThread
+from engine.transfer.agent import AgentThread
 from engine.transfer.commands import AddPeer, Report
 
 # SmolLM2-135M in bfloat16, one rank: a page of 16 tokens is 360 KiB.
@@ -20,25 +20,16 @@ SHAPE = Shape(layers=30, kv_heads=3, head_dim=64, page_size=16, itemsize=2)
 PAGES = 512
 
 
-def start_agent(instance: str, report: object) -> tuple[AgentThread, torch.Tensor]:
-    """A transfer thread over a zeroed pool of PAGES pages; `report` gets what it reports."""
+def start_agent(instance: str, report: Callable[[Report], None]) -> tuple[AgentThread, torch.Tensor]:
+    """A running transfer thread over a zeroed pool of PAGES pages; `report` gets what it reports."""
+    heads = (0, SHAPE.kv_heads)
     pool = torch.zeros(
         PAGES, SHAPE.kv_heads, SHAPE.layers, 2, SHAPE.page_size, SHAPE.head_dim, dtype=torch.bfloat16
     )
-    incarnation = new_incarnation()
-
-    def create() -> Agent:
-        return Agent(
-            instance=instance,
-            incarnation=incarnation,
-            rank=0,
-            heads=(0, SHAPE.kv_heads),
-            shape=SHAPE,
-            pool=pool,
-            report=report,  # type: ignore[arg-type]
-        )
-
-    return AgentThread(create, report, lambda error: None), pool  # type: ignore[arg-type]
+    name = agent_name(instance, new_incarnation(), 0)
+    thread = AgentThread(name=name, rank=0, heads=heads, shape=SHAPE, pool=pool, report=report)
+    thread.start()
+    return thread, pool
 
 
 def main() -> None:
@@ -50,12 +41,11 @@ def main() -> None:
         return None
 
     thread, _pool = start_agent("bench-target", ignore)
-    info = thread.start()
     thread.submit(
         AddPeer(peer="source", tp=1, metadata=[], bases=[], devices=[], heads=[], pages=PAGES, write=False)
     )
     part = args.info.with_suffix(".part")
-    part.write_bytes(msgspec.msgpack.encode(info))
+    part.write_bytes(msgspec.msgpack.encode(thread.info))
     part.rename(args.info)
     threading.Event().wait()  # ended by SIGTERM
 

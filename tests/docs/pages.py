@@ -131,7 +131,7 @@ def _options(command: Any) -> list[str]:
         shown = not getattr(option, "hidden", False) and option.name != "help"
         if option.param_type_name == "option" and shown:
             names = ", ".join(f"`{n}`" for n in (*option.opts, *option.secondary_opts))
-            value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+            value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
             rows.append([names + value, (option.help or "").strip()])
     return [_table(["Option", "What it does"], rows)] if rows else []
 

@@ -46,3 +46,17 @@ def test_every_room_is_on_the_architecture_page():
 
 def test_every_variable_that_is_no_timeout_is_explained():
     assert set(WHERE_OTHER) == set(OTHER_ENV)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_verbs_and_options_that_are_named_exist(name):
+    page = PAGES["cli.md"]()
+    verbs = set(re.findall(r"^## (pdctl [a-z -]+)$", page, re.MULTILINE))
+    options = set(re.findall(r"`(--?[a-z-]+)`", page))
+    for said in re.findall(r"`?(pdctl [a-z][^`\n|#]*)", (ROOT / name).read_text()):
+        words = said.split()
+        if words[1] not in {v.split()[1] for v in verbs}:
+            assert "`" + said not in (ROOT / name).read_text(), f"{name} names `{said}`"
+            continue
+        missing = [w for w in words if re.fullmatch(r"--?[a-z-]+", w) and w not in options]
+        assert not missing, f"{name}: `{said}` has no {missing}"

@@ -188,10 +188,10 @@ class Stack:
 
     # talking to it ----------------------------------------------------------------------------------
 
-    def admin(self, name: str, verb: str, **args: object) -> dict[str, Any]:
+    def admin(self, at: str, verb: str, /, **args: object) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.token}", "X-Drill-Token": self.drill}
-        answer = httpx.post(f"{self[name].url}/admin/{verb}", json=args, headers=headers, timeout=10.0)
-        assert answer.status_code == 200, f"{verb} at {name}: {answer.status_code} {answer.text}"
+        answer = httpx.post(f"{self[at].url}/admin/{verb}", json=args, headers=headers, timeout=10.0)
+        assert answer.status_code == 200, f"{verb} at {at}: {answer.status_code} {answer.text}"
         return dict(answer.json())
 
     def complete(

@@ -16,7 +16,7 @@ _LOOP = 10.0
 
 def _heal(view: EngineView | RouterView) -> str:
     if isinstance(view, EngineView):
-        return f"pdctl restart --co --cell {view.member.cell}"
+        return f"pdctl restart --co {view.member.cell}"
     return f"pdctl restart {view.name}"
 
 

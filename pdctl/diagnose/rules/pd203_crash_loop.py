@@ -32,7 +32,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if not known(unit) or not unit.wanted:
             continue
         young = unit.started_at is not None and facts.at - unit.started_at < _RECENT
-        if unit.state == "backoff" or (unit.restarts >= _MANY and young):
+        if unit.restarts >= _MANY and (young or unit.state == "backoff"):
             evidence = [
                 f"{count(unit.restarts, 'restart')} that nobody asked for",
                 f"last end: {meaning(unit.exit)}",

@@ -29,11 +29,14 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for member in facts.members():
         unit = member.unit
-        if not known(unit) or not unit.wanted or unit.started_at is None or unit.state == "backoff":
+        if not known(unit) or not unit.wanted or unit.restarts >= _MANY:
             continue
-        age = facts.at - unit.started_at
-        if 0 < unit.restarts < _MANY and age < _RECENT and unit.exit is not None:
-            said = f"{member.name} ended and came back {span(age)} ago: {meaning(unit.exit)}."
+        since = unit.started_at or unit.since or facts.at
+        age = facts.at - since
+        waits = unit.state == "backoff"
+        if waits or (unit.restarts and age < _RECENT):
+            back = "will be started again in a moment" if waits else f"was started again {span(age)} ago"
+            said = f"{member.name} ended unasked and {back}: {meaning(unit.exit)}."
             evidence = [f"last end: {meaning(unit.exit)}", f"restarts that nobody asked for: {unit.restarts}"]
             remedy = f"pdctl logs {member.name}"
-            yield rule.finding(member.name, said, evidence, remedy, since=unit.started_at)
+            yield rule.finding(member.name, said, evidence, remedy, since=since)

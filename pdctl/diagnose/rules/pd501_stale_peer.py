@@ -58,7 +58,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     (PD106, PD502). A gradual decline without a restart is a leak. The bundled engine heals this by itself
     within seconds unless it runs in legacy-bootstrap mode.
 
-    What to do: restart the pair together: `pdctl restart --co --cell CELL`. Restarting the router or the
+    What to do: restart the pair together: `pdctl restart --co CELL`. Restarting the router or the
     restarted side again does not help; the old state sits in the survivor.
     """
     for prefill, decode in facts.edges():
@@ -77,7 +77,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             f"{prefill.name} and {decode.name} do not know each other's present life: "
             "one was restarted without the other.",
             [*dict.fromkeys(signs), *_history(prefill, decode, facts.at), *modes],
-            f"pdctl restart --co --cell {prefill.member.cell}",
+            f"pdctl restart --co {prefill.member.cell}",
             touches=[prefill.name, decode.name],
             since=started or None,
         )

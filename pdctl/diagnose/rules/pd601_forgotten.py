@@ -44,7 +44,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     ledger in both, for seconds, with engines that answer freshly). An engine that does not answer may
     still hold it: that is "unknown" in the ledger, and PD202 or PD201 leads.
 
-    What to do: abort them at the router, `pdctl requests --abort ID`, so that clients get an answer; the
+    What to do: abort them at the router, `pdctl abort ID`, so that clients get an answer; the
     router's idle deadline does it later. If an engine was restarted under them, nothing else is wrong;
     if none was, keep the evidence: an engine dropped a request without a word.
     """
@@ -60,7 +60,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             f"The router counts {count(len(entries), 'request')} that no engine knows, "
             f"the oldest for {span(oldest.stage_age)}.",
             [*_restarts(facts, list(names), entries), *some(lines)],
-            f"pdctl requests --abort {oldest.id}",
+            f"pdctl abort {oldest.id}",
             touches=names,
             since=oldest.since,
         )

@@ -22,16 +22,19 @@ LOST = {
 
 
 def _ends(facts: Facts, entry: Entry) -> str:
-    """When the watchdog will end it."""
-    view = facts.engine(entry.prefill or "")
-    state = view.state if view else None
-    if state is None or not known(state) or entry.prefill_stage != "inflight":
-        return ""
-    limit = state.timeouts.get("inflight")
-    if limit is None:
-        return ""
-    left = max(0.0, limit.value - entry.stage_age)
-    return f"; the watchdog ({limit.value:g} s) ends it in {span(left)}"
+    """Which deadline will end it, and when: the prefill's watchdog or decode's transfer deadline."""
+    prefill = entry.prefill_stage == "inflight"
+    decode = entry.decode_stage in ("preallocated", "transferring")
+    sides = ((entry.prefill, prefill, "inflight"), (entry.decode, decode, "transfer"))
+    ends: list[tuple[float, str]] = []
+    for name, waits, deadline in sides:
+        view = facts.engine(name or "")
+        state = view.state if view else None
+        if waits and state is not None and known(state) and deadline in state.timeouts:
+            limit = state.timeouts[deadline]
+            left = max(0.0, limit.value - entry.stage_age)
+            ends.append((left, f"; {limit.env} ({limit.value:g} s) ends it in about {span(left)}"))
+    return min(ends)[1] if ends else ""
 
 
 def _line(facts: Facts, e: Entry) -> str:
@@ -63,7 +66,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     pinned rooms on its edges, and an armed fault point (PD606) may be a drill somebody left.
 
     What to do: the watchdog (PD_PREFILL_INFLIGHT_TIMEOUT) ends each with kv_transfer_timeout and frees its
-    pages. If more rooms follow on the same edge, restart the pair: `pdctl restart --co --cell CELL`.
+    pages. If more rooms follow on the same edge, restart the pair: `pdctl restart --co CELL`.
     """
     groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
     for entry in join(facts):
@@ -73,7 +76,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         oldest = max(entries, key=lambda e: e.stage_age)
         names = [n for n in (prefill, decode) if n]
         view = facts.engine(names[0]) if names else None
-        cell = f" --cell {view.member.cell}" if view else ""
+        cell = f" {view.member.cell}" if view else ""
         counted = count(len(entries), "request is", "requests are")
         yield rule.finding(
             " -> ".join(names),

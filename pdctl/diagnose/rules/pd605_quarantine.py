@@ -45,7 +45,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What else it could be: a few seconds of quarantine after an abort or a timeout are the rule working.
 
     What to do: look at the peer: a frozen one (PD202) holds the quarantine until it answers or is
-    restarted; `pdctl restart --co --cell CELL` fences both lives and frees everything.
+    restarted; `pdctl restart --co CELL` fences both lives and frees everything.
     """
     for view in facts.engines:
         why = _long(view)
@@ -57,5 +57,5 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             view.name,
             f"{view.name} keeps {pages.quarantined} of {pages.total} pages quarantined.",
             [why, f"pages: {pages.free} free, {pages.held} held, {pages.quarantined} quarantined"],
-            f"pdctl restart --co --cell {view.member.cell}",
+            f"pdctl restart --co {view.member.cell}",
         )

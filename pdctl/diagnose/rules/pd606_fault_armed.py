@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.words import count
 from pdctl.facts.missing import known
 
 
@@ -25,10 +26,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         state = view.state
         for fault in state.armed if known(state) else ():
             left = "until disarmed" if fault.count == 0 else f"count {fault.count}"
-            acted = f"it has acted {fault.hits} times" if fault.hits != 1 else "it has acted once"
+            acted = f", it has acted {count(fault.hits, 'time')}" if fault.hits else ""
             yield rule.finding(
                 view.name,
-                f"The fault point {fault.name} is armed on {view.name}; {acted}.",
+                f"The fault point {fault.name} is armed on {view.name}{acted}.",
                 [f"{fault.name}: {left}, hits {fault.hits}, value {fault.value:g}"],
                 f"pdctl drill disarm {view.name}",
             )

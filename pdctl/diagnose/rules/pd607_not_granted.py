@@ -27,7 +27,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What else it could be: pages in use are backpressure (PD603); pages in quarantine are not free (PD605).
 
     What to do: the requests end at PD_DECODE_PREALLOC_TIMEOUT. Restart that decode with its cell,
-    `pdctl restart --co --cell CELL`, and keep its state document: the accounting of pages is wrong.
+    `pdctl restart --co CELL`, and keep its state document: the accounting of pages is wrong.
     """
     groups: dict[str, list[Entry]] = defaultdict(list)
     for entry in join(facts):
@@ -42,6 +42,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             f"{name} keeps {count(len(entries), 'request')} waiting for pages that are free, "
             f"the oldest for {span(oldest.stage_age)}.",
             some([f"{e.id} room {e.room}: {e.why}" for e in entries]),
-            f"pdctl restart --co --cell {cell}",
+            f"pdctl restart --co {cell}",
             since=oldest.since,
         )

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.engine.transfer.harness import SHAPE, Engine, RealAgents, fill, hand_over, linked_pair, until
 
 from engine.core.types import FirstToken, split_heads
+from tests.engine.transfer.harness import SHAPE, Engine, RealAgents, fill, hand_over, linked_pair, until
 
 
 def whole(engine: Engine) -> torch.Tensor:

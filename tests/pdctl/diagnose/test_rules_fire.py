@@ -151,6 +151,12 @@ def came_back(scene: Scene, leg: Any, peer: Any) -> None:
     scene.docs["decode-0"] |= {"started_at": AT - 50}
 
 
+def ends_now(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "backoff", True, None, -9, 0, AT - 1)
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False, error="closed")]
+
+
 CASES: dict[Make, tuple[str, str, set[str]]] = {
     lose_want: ("PD602", "Want was lost", set()),
     stall: ("PD602", "stalled", set()),
@@ -174,6 +180,7 @@ CASES: dict[Make, tuple[str, str, set[str]]] = {
     not_granted: ("PD607", "pages that are free", set()),
     unreachable: ("PD301", "cannot be reached", {"PD502"}),
     unsupervised: ("PD205", "without a supervisor", set()),
+    ends_now: ("PD204", "started again in a moment", {"PD502"}),
     came_back: ("PD204", "SIGKILL", set()),
 }
 

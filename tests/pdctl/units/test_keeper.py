@@ -26,6 +26,11 @@ def _wait_gone(pid: int, seconds: float = 10.0) -> bool:
     return True
 
 
+def said(bench, name: str) -> list[str]:
+    """The process's own lines."""
+    return [line for line in bench.log(name).splitlines() if "[keeper]" not in line]
+
+
 def test_a_unit_is_active_once_it_says_so_and_stops_on_sigterm(bench) -> None:
     bench.install("one", "time.sleep(0.3)\nprint(os.environ['GREETING'])" + SLEEPS)
     assert bench.units.start("one").state == "activating"
@@ -43,7 +48,7 @@ def test_the_environment_is_the_env_file_not_the_shells(bench, monkeypatch) -> N
     bench.install("clean", "print(sorted(k for k in os.environ if k.startswith('PD_')))" + SLEEPS)
     bench.units.start("clean")
     bench.until("clean", lambda s: s.state == "active")
-    assert bench.log("clean").splitlines()[0] == "[]"
+    assert said(bench, "clean")[0] == "[]"
 
 
 def test_starting_twice_keeps_one_process(bench) -> None:
@@ -129,7 +134,7 @@ def test_stop_kills_what_ignores_sigterm_with_all_its_children(bench) -> None:
     bench.install("deaf", script + SLEEPS.replace("\n", "\n    "), stop_timeout=0.5)
     bench.units.start("deaf")
     status = bench.until("deaf", lambda s: s.state == "active")
-    grandchild = int(bench.log("deaf").splitlines()[0])
+    grandchild = int(said(bench, "deaf")[0])
     assert bench.units.stop("deaf").state == "inactive"
     assert _wait_gone(status.pid) and _wait_gone(grandchild)
 
@@ -142,7 +147,7 @@ def test_children_left_by_a_process_that_dies_are_ended(bench) -> None:
     bench.install("leaves", script, burst=1)
     bench.units.start("leaves")
     bench.until("leaves", lambda s: s.state == "failed")
-    assert _wait_gone(int(bench.log("leaves").splitlines()[0]))
+    assert _wait_gone(int(said(bench, "leaves")[0]))
 
 
 def test_a_killed_keeper_is_told_and_cleaned_up(bench) -> None:

@@ -1,0 +1,113 @@
+"""Sequences are taken in groups whose gathered pages stay in a core's L2; a group is two batched products.
+
+Lengths are padded to whole pages and masked, alone or in a group, so that a sequence's result does not
+depend on its company.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from kernels.ops.pages import block_ids, block_table, check_pool
+
+GROUP_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Group:
+    """`rows` of the batch; `ids` gathers their keys then values; `mask` [sequences, 1, 1, keys] is added."""
+
+    rows: torch.Tensor
+    ids: torch.Tensor
+    mask: torch.Tensor
+
+
+@dataclass(frozen=True)
+class DecodePlan:
+    batch: int
+    groups: tuple[Group, ...]
+
+
+def plan_decode(
+    pool: torch.Tensor, pages: list[list[int]], lengths: list[int], dtype: torch.dtype
+) -> DecodePlan:
+    """For sequences of `lengths` tokens (the current one included) in `pages`, each in logical order.
+
+    ValueError when a sequence's pages do not cover its length or lie outside the pool.
+    """
+    check_pool(pool)
+    if not lengths or len(pages) != len(lengths):
+        raise ValueError(f"{len(pages)} page lists for {len(lengths)} sequences")
+    page_size = pool.shape[4]
+    used = []
+    for own, length in zip(pages, lengths, strict=True):
+        need = -(-length // page_size)
+        if length < 1 or len(own) < need:
+            raise ValueError(f"{len(own)} pages of {page_size} do not cover {length} tokens")
+        used.append(own[:need])
+    if min(map(min, used)) < 0 or max(map(max, used)) >= pool.shape[0]:
+        raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
+    page_bytes = 2 * pool.shape[1] * page_size * pool.shape[5] * pool.element_size()
+    groups = tuple(
+        _group(pool, rows, [used[r] for r in rows], [lengths[r] for r in rows], dtype)
+        for rows in _grouped([len(u) for u in used], GROUP_BYTES // page_bytes)
+    )
+    return DecodePlan(len(lengths), groups)
+
+
+def _grouped(counts: list[int], budget: int) -> list[list[int]]:
+    """Rows in order of length, cut where the padded pages of a group would pass the budget."""
+    groups: list[list[int]] = [[]]
+    for row in sorted(range(len(counts)), key=counts.__getitem__):
+        if groups[-1] and (len(groups[-1]) + 1) * counts[row] > budget:
+            groups.append([])
+        groups[-1].append(row)
+    return groups
+
+
+def _group(
+    pool: torch.Tensor, rows: list[int], pages: list[list[int]], lengths: list[int], dtype: torch.dtype
+) -> Group:
+    width = max(map(len, pages))
+    padded = torch.tensor([own + own[-1:] * (width - len(own)) for own in pages], device=pool.device)
+    ids = block_ids(pool, padded)
+    key = torch.arange(width * pool.shape[4], device=pool.device)
+    hidden = key[None, :] >= torch.tensor(lengths, device=pool.device)[:, None]
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=pool.device).masked_fill_(hidden, -math.inf)
+    return Group(
+        torch.tensor(rows, device=pool.device), torch.stack((ids, ids + 1)).reshape(-1), mask[:, None, None]
+    )
+
+
+def paged_decode_attention(
+    q: torch.Tensor, pool: torch.Tensor, layer: int, plan: DecodePlan, scale: float
+) -> torch.Tensor:
+    """[batch, heads, head_dim] for q of that shape; `heads` is a multiple of the pool's kv_heads.
+
+    Query head h reads KV head h // (heads / kv_heads). The tokens' own keys and values are in the pool.
+    """
+    kv_heads, head_dim = pool.shape[1], pool.shape[5]
+    if q.dim() != 3 or q.shape[0] != plan.batch or q.shape[1] % kv_heads or q.shape[2] != head_dim:
+        raise ValueError(f"q {list(q.shape)} does not fit {plan.batch} sequences and pool {list(pool.shape)}")
+    if q.dtype != pool.dtype:
+        raise ValueError(f"q is {q.dtype}, the pool {pool.dtype}")
+    table = block_table(pool, layer)
+    q = (q * scale).view(plan.batch, kv_heads, -1, head_dim)
+    if len(plan.groups) == 1 and plan.batch == 1:
+        return _attend(q, table, plan.groups[0]).view(1, -1, head_dim)
+    out = torch.empty_like(q)
+    for group in plan.groups:
+        out.index_copy_(0, group.rows, _attend(q.index_select(0, group.rows), table, group))
+    return out.view(plan.batch, -1, head_dim)
+
+
+def _attend(q: torch.Tensor, table: torch.Tensor, group: Group) -> torch.Tensor:
+    """[n, kv_heads, group, head_dim] for scaled q of that shape."""
+    n, kv_heads, heads, head_dim = q.shape
+    kv = table.index_select(0, group.ids).view(2, n * kv_heads, -1, head_dim)
+    scores = torch.bmm(q.view(n * kv_heads, heads, head_dim), kv[0].transpose(1, 2))
+    weights = torch.softmax(scores.view(n, kv_heads, heads, -1) + group.mask, -1)
+    return torch.bmm(weights.view(n * kv_heads, heads, -1), kv[1]).view(n, kv_heads, heads, head_dim)

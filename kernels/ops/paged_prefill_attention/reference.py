@@ -1,0 +1,76 @@
+"""Pages are gathered whole, then SDPA over blocks of queries, each only over the keys it may see."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from kernels.ops.pages import block_ids, block_table, check_pool
+
+# Queries in a block: small enough to skip most of the masked half, large enough for full GEMMs.
+BLOCK = 128
+
+
+@dataclass(frozen=True)
+class PrefillPlan:
+    """`ids` gathers keys then values of one sequence; a block is (first, last, keys, mask [q, keys])."""
+
+    ids: torch.Tensor
+    tokens: int
+    blocks: tuple[tuple[int, int, int, torch.Tensor], ...]
+
+
+def plan_prefill(
+    pool: torch.Tensor, pages: list[int], start: int, tokens: int, dtype: torch.dtype
+) -> PrefillPlan:
+    """For queries at positions start..start+tokens of the sequence whose pages, in order, are `pages`.
+
+    Blocks are cut at multiples of BLOCK of the position, so that a row's arithmetic does not depend on how
+    a prompt was cut into chunks. ValueError when the pages do not cover the last position.
+    """
+    check_pool(pool)
+    end, page_size = start + tokens, pool.shape[4]
+    used = pages[: math.ceil(end / page_size)]
+    if tokens < 1 or start < 0 or len(used) * page_size < end:
+        raise ValueError(f"{len(pages)} pages of {page_size} do not cover positions {start}..{end - 1}")
+    if not 0 <= min(used) <= max(used) < pool.shape[0]:
+        raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
+    ids = block_ids(pool, torch.tensor(used, device=pool.device))
+    key = torch.arange(end, device=pool.device)
+    blocks = []
+    first = start
+    while first < end:
+        last = min(end, (first // BLOCK + 1) * BLOCK)
+        hidden = key[None, :last] > key[first:last, None]
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=pool.device).masked_fill_(hidden, -math.inf)
+        blocks.append((first - start, last - start, last, mask))
+        first = last
+    return PrefillPlan(torch.stack((ids, ids + 1)).reshape(-1), tokens, tuple(blocks))
+
+
+def paged_prefill_attention(
+    q: torch.Tensor, pool: torch.Tensor, layer: int, plan: PrefillPlan, scale: float
+) -> torch.Tensor:
+    """[tokens, heads, head_dim] for q of that shape; `heads` is a multiple of the pool's kv_heads.
+
+    Query head h reads KV head h // (heads / kv_heads). The tokens' own keys and values are in the pool.
+    """
+    kv_heads, head_dim = pool.shape[1], pool.shape[5]
+    if q.dim() != 3 or q.shape[0] != plan.tokens or q.shape[1] % kv_heads or q.shape[2] != head_dim:
+        raise ValueError(f"q {list(q.shape)} does not fit {plan.tokens} tokens and pool {list(pool.shape)}")
+    if q.dtype != pool.dtype:
+        raise ValueError(f"q is {q.dtype}, the pool {pool.dtype}")
+    group = q.shape[1] // kv_heads
+    kv = block_table(pool, layer).index_select(0, plan.ids).view(2, kv_heads, 1, -1, head_dim)
+    keys, values = kv.expand(2, kv_heads, group, kv.shape[3], head_dim)
+    queries = q.view(q.shape[0], kv_heads, group, head_dim).permute(1, 2, 0, 3)
+    out = torch.empty_like(q)
+    for first, last, seen, mask in plan.blocks:
+        part = F.scaled_dot_product_attention(
+            queries[:, :, first:last], keys[:, :, :seen], values[:, :, :seen], attn_mask=mask, scale=scale
+        )
+        out[first:last] = part.permute(2, 0, 1, 3).reshape(last - first, *q.shape[1:])
+    return out

@@ -1,0 +1,36 @@
+"""pdctl logs"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.cli.session import session
+from pdctl.errors import ConfigError
+from pdctl.flows.logs import follow
+from pdctl.render.table import show_json
+
+
+def command(
+    ctx: typer.Context,
+    unit: Annotated[str | None, typer.Argument(help="Engine or router; all of them when left out.")] = None,
+    lines: Annotated[int, typer.Option("-n", min=0, help="How many of the last lines.")] = 100,
+    following: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what is added.")] = False,
+) -> None:
+    """What a unit said last; with -f what it says from now on."""
+    s = session(ctx)
+    with s.context() as context:
+        chosen = [context.fleet.unit(unit)] if unit else list(context.fleet.units())
+        if following and len(chosen) > 1:
+            raise ConfigError("one_unit", "Only one unit's log can be followed.", "Name the unit.")
+        found = {u.name: context.units_of(u).logs(u.name, lines) for u in chosen}
+        if s.json:
+            show_json({"schema": 1, "logs": found})
+            return
+        for name, said in found.items():
+            for line in said:
+                print(line if unit else f"{name}| {line}")
+        if following:
+            for text in follow(context, chosen[0]):
+                print(text, end="", flush=True)

@@ -1,0 +1,94 @@
+"""pdctl restart"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.cli.session import confirm, session
+from pdctl.errors import ConfigError
+from pdctl.exits import Exit
+from pdctl.fleet.model import Cell, Engine, Router
+from pdctl.fleet.names import nearest
+from pdctl.flows import co_restart
+from pdctl.flows.context import Context
+from pdctl.flows.ready import wait_ready
+from pdctl.remote.journal import Journal
+from pdctl.remote.lock import fleet_lock
+from pdctl.render.co_restart import show
+from pdctl.render.table import show_json
+
+
+def command(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(help="A unit; with --co a cell (default: the only one).")
+    ] = None,
+    co: Annotated[
+        bool, typer.Option("--co", help="Hold admissions and restart the whole cell in order.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[float, typer.Option(help="Deadline for readiness, seconds.")] = 600.0,
+) -> Exit:
+    """Restart one unit alone (says what that risks), or with --co a cell's engines together."""
+    s = session(ctx)
+    with s.context() as context:
+        if co:
+            return _together(context, _cell(context, name), s.json)
+        if name is None:
+            raise ConfigError("no_unit", "Name the unit to restart.", "Or restart a whole cell with --co.")
+        unit = context.fleet.unit(name)
+        confirm(f"{risk(context, unit)} Restart {unit.name} alone?", yes)
+        return _alone(context, unit, wait, s.json)
+
+
+def risk(context: Context, unit: Engine | Router) -> str:
+    """What restarting this unit alone does to requests and to its peers."""
+    if isinstance(unit, Router):
+        return "Every request that the router carries fails; engines go on."
+    cell = context.fleet.cells[unit.cell]
+    peers = cell.decodes if unit.role == "prefill" else cell.prefills
+    names = ", ".join(p.name for p in peers) or "no peer"
+    return (
+        f"Requests on {unit.name} fail, and {names} must drop what it holds of {unit.name}'s old life; "
+        f"peers that keep it stay wedged until `pdctl restart --co {unit.cell}`."
+    )
+
+
+def _cell(context: Context, name: str | None) -> Cell:
+    cells = context.fleet.cells
+    if name is None:
+        if len(cells) != 1:
+            raise ConfigError("which_cell", "Name the cell to restart.", f"Cells: {', '.join(cells)}.")
+        return next(iter(cells.values()))
+    if name not in cells:
+        raise ConfigError("unknown_cell", f"There is no cell {name!r}.", nearest(name, cells))
+    return cells[name]
+
+
+def _together(context: Context, cell: Cell, as_json: bool) -> Exit:
+    paths = context.fleet.paths
+    what = f"restart --co {cell.name}"
+    with fleet_lock(paths.lock, f"pdctl {what}", context.say), Journal(paths.journal, what) as journal:
+        report = co_restart.run(context, cell.name, context.say)
+        journal.note("co-restart", report=report.document())
+    if as_json:
+        show_json(report.document())
+    else:
+        show(report)
+    return report.exit
+
+
+def _alone(context: Context, unit: Engine | Router, wait: float, as_json: bool) -> Exit:
+    paths = context.fleet.paths
+    what = f"restart {unit.name}"
+    with fleet_lock(paths.lock, f"pdctl {what}", context.say), Journal(paths.journal, what):
+        context.say(f"restarting {unit.name}")
+        context.units_of(unit).restart(unit.name)
+        wait_ready(context, [unit], wait)
+    if as_json:
+        show_json({"schema": 1, "restarted": unit.name})
+    else:
+        print(f"{unit.name} is ready")
+    return Exit.OK

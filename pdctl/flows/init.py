@@ -1,0 +1,122 @@
+"""A first fleet: a commented fleet file, profiles, tokens. Nothing that exists is overwritten."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from pdctl.errors import ConfigError
+from pdctl.fleet.tokens import make_token
+from pdctl.flows.model import known_models, model_path
+
+# Below the ports that Linux hands out for outgoing connections (32768 and up).
+LOW, HIGH = 20000, 30000
+GITIGNORE = ".pdctl/\n"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`model` is a known model's name, a folder or a GGUF file."""
+
+    name: str
+    model: str
+    profile: str = "default"
+    tp: int = 1
+    prefills: int = 1
+    decodes: int = 1
+    dtype: str = "float32"
+    drill: bool = False
+
+
+def init_local(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
+    """Write what is missing; the names of files written, relative to the fleet's folder.
+
+    ConfigError when a fleet file is there already, unless `repair`: then only what is missing is made.
+    """
+    folder = path.parent
+    written = []
+    if path.exists() and not repair:
+        hint = "Edit it, or remove it first; `pdctl init --repair` only adds what is missing beside it."
+        raise ConfigError("fleet_exists", f"{path} is there already; nothing was changed.", hint)
+    shipped = {p.name: p for p in files("profiles").iterdir() if p.name.endswith(".toml")}
+    if f"{wanted.profile}.toml" not in shipped:
+        names = ", ".join(sorted(n.removesuffix(".toml") for n in shipped))
+        raise ConfigError("no_profile", f"There is no shipped profile {wanted.profile}.", f"Valid: {names}.")
+    (folder / "profiles").mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.write_text(fleet_text(folder, wanted), encoding="utf-8")
+        written.append(path.name)
+    for name, source in sorted(shipped.items()):
+        target = folder / "profiles" / name
+        if not target.exists():
+            target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+            written.append(f"profiles/{name}")
+    for name in ("token", "drill-token"):
+        token = folder / ".pdctl" / name
+        if not token.exists():
+            make_token(token)
+            written.append(f".pdctl/{name}")
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text(GITIGNORE)
+        written.append(".gitignore")
+    return written
+
+
+def fleet_text(folder: Path, wanted: Wanted) -> str:
+    """fleet.toml with free ports of this machine, chosen from the folder's name so that fleets differ."""
+    template = Template(files("profiles").joinpath("catalogue/fleet.toml.in").read_text(encoding="utf-8"))
+    known = wanted.model in known_models()
+    weights = model_path(wanted.model) if known else Path(wanted.model).expanduser().absolute()
+    ports = free_ports(folder, 1 + 2 * wanted.prefills + wanted.decodes)
+    router = ports.pop(0)
+    engines = []
+    for number in range(wanted.prefills):
+        lines = [f"port = {ports.pop(0)}", f"bootstrap_port = {ports.pop(0)}   # decodes link here"]
+        engines.append(_engine(wanted, "prefill", number, lines))
+    for number in range(wanted.decodes):
+        engines.append(_engine(wanted, "decode", number, [f"port = {ports.pop(0)}"]))
+    return template.substitute(
+        name=wanted.name,
+        profile=wanted.profile,
+        drill=str(wanted.drill).lower(),
+        model_path=_quoted(str(weights)),
+        model_name=_quoted(wanted.model if known else weights.name),
+        engines="\n".join(engines),
+        router_port=router,
+    )
+
+
+def _engine(wanted: Wanted, role: str, number: int, ports: list[str]) -> str:
+    lines = [f"[cells.a.engines.{role}-{number}]", f'role = "{role}"', 'host = "local"', *ports]
+    return "\n".join([*lines, f"tp = {wanted.tp}", f'dtype = "{wanted.dtype}"']) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def free_ports(folder: Path, count: int) -> list[int]:
+    """`count` consecutive ports that nothing on this machine uses now."""
+    span = (HIGH - LOW) // 20 - 1
+    first = int.from_bytes(hashlib.sha256(str(folder.absolute()).encode()).digest()[:4], "big") % span
+    for attempt in range(span):
+        start = LOW + 20 * ((first + attempt) % span)
+        ports = list(range(start, start + count))
+        if all(_free(port) for port in ports):
+            return ports
+    raise ConfigError("no_ports", f"There are no {count} consecutive free ports from {LOW} to {HIGH}.")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,107 @@
+"""The recovery record: what to put back, written before anything is changed.
+
+.pdctl/recovery.json holds old timeouts per unit, faults armed per engine and profile files as they were.
+Whoever finds it restores it first, so that a run that was killed leaves the fleet with its old values
+at the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pdctl.errors import PdctlError
+from pdctl.fleet.model import Fleet
+from pdctl.flows import admin
+from pdctl.flows.context import Context
+
+
+@dataclass
+class Record:
+    """`timeouts[unit][name]` are seconds as they were; `faults` are (engine, fault) that may be armed;
+    `files` are profile files and their text before any edit."""
+
+    timeouts: dict[str, dict[str, float]] = field(default_factory=dict)
+    faults: list[tuple[str, str]] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    at: float = field(default_factory=time.time)
+
+    def document(self) -> dict[str, Any]:
+        faults = [list(f) for f in self.faults]
+        head = {"schema": 1, "at": self.at, "pid": os.getpid()}
+        return {**head, "timeouts": self.timeouts, "faults": faults, "files": self.files}
+
+
+def path(fleet: Fleet) -> Path:
+    return fleet.paths.state / "recovery.json"
+
+
+def write(fleet: Fleet, record: Record) -> None:
+    """On disk before this returns."""
+    target = path(fleet)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = target.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(record.document(), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, target)
+
+
+def read(fleet: Fleet) -> Record | None:
+    """The record, or None when there is none; PdctlError when it cannot be understood."""
+    try:
+        data = json.loads(path(fleet).read_text(encoding="utf-8"))
+        return Record(
+            {unit: {n: float(v) for n, v in row.items()} for unit, row in data["timeouts"].items()},
+            [(engine, fault) for engine, fault in data["faults"]],
+            {str(name): str(text) for name, text in data["files"].items()},
+            float(data["at"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PdctlError(
+            "bad_recovery",
+            f"{path(fleet)} cannot be read: {error}.",
+            "Compare the fleet with `pdctl diagnose` (PD101, PD606), then delete the file.",
+        ) from None
+
+
+def restore(ctx: Context) -> list[str]:
+    """Put everything back and delete the record; one sentence a change.
+
+    PdctlError when a unit that answers refuses; one that does not run has lost the live value anyway.
+    """
+    record = read(ctx.fleet)
+    if record is None:
+        return []
+    done = []
+    for engine, fault in record.faults:
+        url = ctx.fleet.engine(engine).url
+        if admin.state(url):
+            admin.post(ctx, url, "faults", {"name": fault, "armed": False}, drill=True)
+            done.append(f"{engine}: {fault} disarmed")
+    for unit, values in record.timeouts.items():
+        url = ctx.fleet.unit(unit).url
+        now = admin.state(url).get("timeouts", {})
+        wrong = {name: v for name, v in values.items() if now and now.get(name, {}).get("value") != v}
+        if wrong:
+            admin.post(ctx, url, "timeouts", wrong)
+            done += [f"{unit}: {name} back to {v:g} s" for name, v in wrong.items()]
+    for name, text in record.files.items():
+        file = Path(name)
+        if file.exists() and file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+            done.append(f"{file.name} as it was")
+    forget(ctx.fleet)
+    return done
+
+
+def forget(fleet: Fleet) -> None:
+    """What was changed is meant to stay."""
+    path(fleet).unlink(missing_ok=True)

@@ -1,1 +1,0 @@
-"""The reference pages under docs/ that are written from the code: rules, settings, cli, contracts."""

@@ -1,0 +1,139 @@
+"""A wrong fleet file is told with file:line, the path of the key and a sentence, all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pdctl.errors import ConfigError
+from pdctl.exits import Exit
+from pdctl.fleet.load import fleet_path, load_fleet
+from pdctl.fleet.tokens import make_token, read_token
+
+Write = Callable[..., Path]
+
+
+def problems(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_fleet(path)
+    assert caught.value.exit is Exit.USAGE
+    return [line.removeprefix(f"{path}:") for line in caught.value.details]
+
+
+def test_the_good_file_resolves(write_fleet: Write) -> None:
+    path = write_fleet()
+    fleet = load_fleet(path)
+    assert [u.name for u in fleet.units()] == ["prefill-0", "decode-0", "router"]
+    assert [(p.name, d.name) for p, d in fleet.edges()] == [("prefill-0", "decode-0")]
+    prefill = fleet.engine("prefill-0")
+    assert (prefill.url, prefill.bootstrap) == ("http://127.0.0.1:8101", "127.0.0.1:8102")
+    assert prefill.profile == "default"
+    assert fleet.model.path == str(path.parent / "model")
+    assert fleet.host_paths("local").root == str(path.parent / ".pdctl/host/local")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('name = "demo"', 'nam = "demo"', "4: fleet.nam: unknown key. Did you mean name?"),
+        ('name = "demo"', 'name = "Demo!"', "4: fleet.name: is not a valid name"),
+        ("[router]", "[rooter]", "24: rooter: unknown key. Did you mean router?"),
+        (
+            'role = "prefill"',
+            'role = "prefil"',
+            "14: cells.a.engines.prefill-0.role: must be one of prefill, decode, both. Did you mean prefill?",
+        ),
+        ("port = 8103", 'port = "8103"', "22: cells.a.engines.decode-0.port: must be a whole number"),
+        ("port = 8103", "port = 70000", "22: cells.a.engines.decode-0.port: must be at most 65535."),
+        (
+            "port = 8103",
+            "port = 8102",
+            "22: cells.a.engines.decode-0.port: 8102 on this host is already "
+            "cells.a.engines.prefill-0.bootstrap_port, line 17.",
+        ),
+        ("port = 8103", "port = 8103\ntp = 0", "23: cells.a.engines.decode-0.tp: must be at least 1."),
+        (
+            "bootstrap_port = 8102\n",
+            "",
+            "13: cells.a.engines.prefill-0.bootstrap_port: is missing; a prefill listens there",
+        ),
+        (
+            "port = 8103",
+            "port = 8103\nbootstrap_port = 8104",
+            "23: cells.a.engines.decode-0.bootstrap_port: only a prefill has one; this is decode.",
+        ),
+        (
+            'host = "local"\nport = 8103',
+            'host = "locl"\nport = 8103',
+            "21: cells.a.engines.decode-0.host: there is no such host. Did you mean local?",
+        ),
+        ('name = "demo"', 'name = "demo"\nprofile = "prod"', "5: fleet.profile: there is no profile prod in"),
+        (
+            "port = 8103",
+            'port = 8103\nenv = { PD_HEARTBEAT_TIMOUT = "3" }',
+            "23: cells.a.engines.decode-0.env.PD_HEARTBEAT_TIMOUT: unknown variable. "
+            "Did you mean PD_HEARTBEAT_TIMEOUT?",
+        ),
+        (
+            "port = 8103",
+            'port = 8103\nenv = { PD_HEARTBEAT_TIMEOUT = "soon" }',
+            "23: cells.a.engines.decode-0.env.PD_HEARTBEAT_TIMEOUT: must be a number of seconds, in quotes.",
+        ),
+        ("schema = 1", "schema = 2", "1: schema: must be one of 1."),
+        ("port = 8100", "", "24: router.port: is missing."),
+        ("prefill-0", "decode-0", "Cannot declare"),
+        ("port = 8103", "port = ", "22: Invalid value."),
+    ],
+)
+def test_a_wrong_file_is_told_by_line(write_fleet: Write, old: str, new: str, problem: str) -> None:
+    found = problems(write_fleet((old, new)))
+    assert any(problem in line for line in found), found
+
+
+def test_a_decode_alone_has_no_prefill(write_fleet: Write) -> None:
+    path = write_fleet(('role = "prefill"', 'role = "decode"'), ("bootstrap_port = 8102\n", ""))
+    assert problems(path) == ["13: cells.a: has a decode and no prefill to hand it KV."]
+
+
+def test_all_problems_are_told_at_once_in_order(write_fleet: Write) -> None:
+    found = problems(write_fleet(('name = "demo"', 'nam = "demo"'), ("port = 8103", "prt = 8103")))
+    assert [line.split(":")[0] for line in found] == ["3", "4", "19", "22"]
+
+
+def test_values_are_never_repeated(write_fleet: Write) -> None:
+    secret = "hunter2-very-secret"
+    found = problems(write_fleet(("port = 8103", f'port = "{secret}"\nenv = {{ PD_QUEUE_TIMEOUT = "{secret}" }}')))
+    assert len(found) == 1 or secret not in "\n".join(found)
+    assert secret not in "\n".join(found)
+
+
+def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_fleet(tmp_path / "fleet.toml")
+    assert caught.value.code == "no_fleet"
+    assert "pdctl init" in caught.value.hint
+
+
+def test_a_folder_and_the_environment_name_a_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fleet_path(str(tmp_path)) == tmp_path / "fleet.toml"
+    monkeypatch.setenv("PDCTL_FLEET", str(tmp_path))
+    assert fleet_path() == tmp_path / "fleet.toml"
+    assert fleet_path("other.toml") == Path.cwd() / "other.toml"
+
+
+def test_an_unknown_unit_has_a_nearest_name(write_fleet: Write) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_fleet(write_fleet()).unit("decode-1")
+    assert caught.value.hint == "Did you mean decode-0?"
+
+
+def test_the_token_is_private_and_kept(write_fleet: Write) -> None:
+    fleet = load_fleet(write_fleet())
+    make_token(fleet.paths.token)
+    token = read_token(fleet)
+    assert len(token) >= 32
+    assert fleet.paths.token.stat().st_mode & 0o777 == 0o600
+    make_token(fleet.paths.token)
+    assert read_token(fleet) == token

@@ -1,0 +1,84 @@
+"""A test double that stands where `python -m engine` would: argv, env file, HTTP, exit codes, sd_notify.
+
+Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. The instance's
+behaviour comes from a file NAME.behave beside this process's env file: exit=N, silent, empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+STARTED = secrets.token_hex(8)
+
+
+def flags(argv: list[str]) -> dict[str, str]:
+    return {a[2:]: argv[i + 1] for i, a in enumerate(argv[:-1]) if a.startswith("--")}
+
+
+class Handler(BaseHTTPRequestHandler):
+    name = ""
+    timeouts: dict[str, float] = {}
+    empty = False
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def reply(self, body: dict[str, object], status: int = 200) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        if self.path == "/ready":
+            self.reply({"ready": True, "reasons": []})
+        else:
+            named = {k: {"env": k, "value": v} for k, v in self.timeouts.items()}
+            self.reply({"instance": self.name, "incarnation": STARTED, "timeouts": named})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/admin/timeouts":
+            if not self.headers.get("Authorization", "").startswith("Bearer "):
+                return self.reply({"error": {"code": "no_token", "message": "no"}}, 401)
+            known = {"inflight": "PD_PREFILL_INFLIGHT_TIMEOUT", "queue": "PD_QUEUE_TIMEOUT"}
+            for name, value in body.items():
+                self.timeouts[known[name]] = value
+            return self.reply({})
+        text = "" if self.empty else "Things fall."
+        choice = {"text": text, "message": {"content": text}, "finish_reason": "stop"}
+        return self.reply({"choices": [choice], "usage": {"completion_tokens": 4}})
+
+
+def main(argv: list[str]) -> None:
+    given = flags(argv)
+    Handler.name = given["instance"]
+    root = Path(os.environ["PD_FLEET_TOKEN_FILE"]).parent
+    behave = root / f"{Handler.name}.behave"
+    how = behave.read_text().split() if behave.exists() else []
+    for word in how:
+        if word.startswith("exit="):
+            print(f"{Handler.name} cannot start: the test wants it so", flush=True)
+            sys.exit(int(word[5:]))
+    Handler.empty = "empty" in how
+    Handler.timeouts = {k: float(v) for k, v in os.environ.items() if k.endswith("_TIMEOUT")}
+    server = ThreadingHTTPServer((given["host"], int(given["port"])), Handler)
+    if "silent" not in how and "NOTIFY_SOCKET" in os.environ:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.sendto(b"READY=1\nSTATUS=serving", os.environ["NOTIFY_SOCKET"])
+    print(f"{Handler.name} life {STARTED}", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:3] == ["-m", "engine"]:
+        main(sys.argv[3:])
+    else:
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])

@@ -1,0 +1,169 @@
+"""A deploy does what its plan says, once; a second one changes and restarts nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
+from pdctl.flows.deploy import unready
+from pdctl.flows.down import down
+from pdctl.remote.journal import list_runs
+from tests.pdctl.flows.conftest import Bench
+
+Fails = Callable[[Bench], PdctlError]
+
+
+def ids(made) -> list[str]:
+    return [p.step.id for p in made.plan.pending if not p.step.gate]
+
+
+def test_the_second_deploy_changes_nothing_and_restarts_nothing(bench: Bench) -> None:
+    plan = bench.plan().plan
+    assert not (bench.folder / ".pdctl" / "host").exists(), "planning wrote something"
+    first = bench.deploy()
+    assert first.plan.document() == plan.document()
+    assert ids(first)[-3:] == ["local/start/prefill-0", "local/start/decode-0", "local/start/router"]
+    lives = bench.lives()
+    assert set(lives) == {"prefill-0", "decode-0", "router"} and all(lives.values())
+    assert unready(bench.fleet()) == {}
+    second = bench.deploy()
+    assert (second.plan.changes, second.plan.pending) == (0, ())
+    assert bench.lives() == lives
+    assert [(r.command, r.state) for r in list_runs(bench.fleet().paths.journal)] == [("deploy", "done")]
+
+
+def test_files_with_secrets_are_private_and_tokens_stay_out_of_sight(bench: Bench) -> None:
+    made = bench.deploy()
+    root = Path(bench.fleet().host_paths("local").root)
+    token = bench.fleet().paths.token.read_text().strip()
+    for name in ("env/prefill-0.env", "env/fleet-token", "units/router.json"):
+        assert (root / name).stat().st_mode & 0o777 == 0o600
+    assert (root / "env" / "fleet-token").read_text() == token
+    assert not (root / "env" / "drill-token").exists()
+    assert token not in json.dumps(made.plan.document())
+    assert token not in "".join(p.read_text() for p in bench.fleet().paths.journal.iterdir())
+    for pid in bench.lives().values():
+        assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert token.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_a_changed_flag_restarts_its_cell_together_and_not_the_router(bench: Bench) -> None:
+    bench.deploy()
+    before = bench.lives()
+    bench.edit('role = "decode"', 'role = "decode"\npages = 64')
+    made = bench.deploy()
+    assert ids(made) == ["local/unit/decode-0", "co-restart/a"]
+    assert made.plan.pending[0].differences == ("argv: (nothing) -> --pages 64",)
+    after = bench.lives()
+    assert bench.restarted == ["a"]
+    assert after["router"] == before["router"]
+    assert after["decode-0"] != before["decode-0"] and after["prefill-0"] != before["prefill-0"]
+    assert bench.deploy().plan.changes == 0
+
+
+def test_a_live_timeout_is_set_without_a_restart(bench: Bench) -> None:
+    bench.deploy()
+    before = bench.lives()
+    bench.edit('value = "120"', 'value = "110"', "profiles/default.toml")
+    made = bench.deploy()
+    assert ids(made) == ["local/env/prefill-0", "local/timeouts/prefill-0"]
+    assert made.plan.pending[0].differences == ("PD_PREFILL_INFLIGHT_TIMEOUT: 120 -> 110",)
+    assert (bench.lives(), bench.restarted) == (before, [])
+    assert bench.deploy().plan.changes == 0
+
+
+def test_a_value_read_at_start_restarts_the_cell(bench: Bench) -> None:
+    bench.deploy()
+    bench.edit(
+        'side = "both"\nreason = "A rank may', 'side = "both"\nreason = "Any rank may', "profiles/default.toml"
+    )
+    assert bench.deploy().plan.changes == 0, "a reason is not an input"
+    bench.edit('[values.PD_RANK_TIMEOUT]\nvalue = "20"', '[values.PD_RANK_TIMEOUT]\nvalue = "25"', "profiles/default.toml")
+    bench.deploy()
+    assert bench.restarted == ["a"]
+
+
+def test_a_unit_that_left_the_fleet_file_is_stopped_and_removed(bench: Bench) -> None:
+    bench.edit('name = "router"', 'name = "front"')
+    bench.deploy()
+    old = bench.lives()["front"]
+    bench.edit('name = "front"', 'name = "router"')
+    made = bench.deploy()
+    assert "local/remove/front" in ids(made)
+    assert "front" not in bench.lives()
+    assert not Path(f"/proc/{old}").exists()
+
+
+def test_a_killed_engine_whose_keeper_restarts_it_needs_no_deploy(bench: Bench) -> None:
+    bench.deploy()
+    os.kill(bench.lives()["decode-0"] or 0, signal.SIGKILL)
+    end = time.monotonic() + 20
+    while unready(bench.fleet()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert bench.deploy().plan.changes == 0
+
+
+def test_a_failed_start_names_unit_code_and_what_it_said(bench: Bench, fails: Fails) -> None:
+    bench.behave("decode-0", "exit=74")
+    error = fails(bench)
+    assert error.exit is Exit.FINDINGS
+    assert error.message.startswith("decode-0 is failed (ended with exit code 74")
+    assert "decode-0| decode-0 cannot start: the test wants it so" in error.details
+    assert "model.path" in error.hint
+    (run,) = list_runs(bench.fleet().paths.journal)
+    assert run.state == "failed" and "decode-0" in run.error
+    bench.behave("decode-0", "")
+    made = bench.deploy()
+    assert "local/start/decode-0" in ids(made) and "local/start/prefill-0" not in ids(made)
+
+
+def test_a_port_in_use_is_named(bench: Bench, fails: Fails) -> None:
+    bench.behave("prefill-0", "exit=73")
+    assert "A port is taken by another process" in fails(bench).hint
+
+
+def test_an_empty_answer_fails_the_canary(bench: Bench, fails: Fails) -> None:
+    bench.behave("router", "empty")
+    error = fails(bench)
+    assert error.code == "canary_failed"
+    assert error.message == "The canary through the router answered 200 with no text."
+
+
+def test_a_missing_model_stops_before_anything_is_written(bench: Bench, fails: Fails) -> None:
+    (bench.folder / "model").rmdir()
+    error = fails(bench)
+    assert (error.code, error.exit) == ("no_model", Exit.USAGE)
+    assert not (bench.folder / ".pdctl" / "host").exists()
+
+
+def test_down_leaves_nothing_and_can_be_repeated(bench: Bench) -> None:
+    bench.deploy()
+    lives = bench.lives()
+    assert set(down(bench.context()).stopped) == set(lives)
+    assert not any(bench.lives().values())
+    assert not any(Path(f"/proc/{pid}").exists() for pid in lives.values())
+    assert down(bench.context()).stopped == ()
+    assert "local/start/prefill-0" in ids(bench.deploy())
+
+
+def test_down_tells_of_a_port_that_is_not_ours(bench: Bench) -> None:
+    bench.deploy()
+    down(bench.context())
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", bench.fleet().router.port))
+        stranger.listen()
+        try:
+            down(bench.context())
+        except PdctlError as error:
+            assert error.exit is Exit.PARTIAL
+            assert f"port {bench.fleet().router.port} on local is still taken" in error.details
+        else:
+            raise AssertionError("down called a taken port free")
