@@ -15,6 +15,7 @@ demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
 test: $(STAMP)
+	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "not soak and not slow"
 
 lint: $(STAMP)

@@ -26,6 +26,8 @@ def main(argv: list[str]) -> int:
     module, function = VERBS[argv[0]]
     level = os.environ.get("PD_LOG_LEVEL", "INFO").upper()
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("httpx", "httpcore", "uvicorn.error", "nixl"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     try:
         return int(getattr(importlib.import_module(module), function)(argv[1:]))
     except EngineError as error:

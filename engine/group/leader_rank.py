@@ -134,22 +134,7 @@ def run_leader(
     leader = Leader(config, settings, runner, sample, broadcast, outbox.put, faults)
     infos = [agent_info(agent, 0), *workers.agents()]
     print_ = fingerprint(config, runner)
-    transfer = Transfer(
-        role=config.role,
-        instance=config.instance,
-        incarnation=config.incarnation,
-        fingerprint=print_,
-        agents=infos,
-        settings=settings,
-        token=config.token,
-        ranks=command,
-        sink=leader,
-        host=config.host,
-        bootstrap_port=config.bootstrap_port,
-        peers=list(config.peers),
-        legacy=config.legacy_bootstrap,
-        faults=faults,
-    )
+    transfer = _transfer(config, settings, print_, infos, command, leader)
     listeners.append(transfer.on_report)
     leader.attach(transfer)
     _self_test(leader, runner, workers)
@@ -163,6 +148,32 @@ def run_leader(
     workers.close()
     if agent is not None:
         agent.stop()
+
+
+def _transfer(
+    config: EngineConfig,
+    settings: Settings,
+    print_: dict[str, Any],
+    agents: list[AgentInfo],
+    ranks: Callable[[Command], None],
+    leader: Leader,
+) -> Transfer:
+    return Transfer(
+        role=config.role,
+        instance=config.instance,
+        incarnation=config.incarnation,
+        fingerprint=print_,
+        agents=agents,
+        settings=settings,
+        token=config.token,
+        ranks=ranks,
+        sink=leader,
+        host=config.host,
+        bootstrap_port=config.bootstrap_port,
+        peers=list(config.peers),
+        legacy=config.legacy_bootstrap,
+        faults=leader.faults,
+    )
 
 
 def _self_test(leader: Leader, runner: ModelRunner, workers: Workers) -> None:

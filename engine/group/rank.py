@@ -71,7 +71,6 @@ def run_rank(argv: list[str]) -> int:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     control = Channel(socket.socket(fileno=args.control))
     works = [Channel(socket.socket(fileno=fd)) for fd in args.work]
     start = msgspec.msgpack.decode(control.receive(), type=ToRank)

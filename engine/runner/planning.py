@@ -69,7 +69,7 @@ class Planner:
         if not slices:
             return None
         lengths = [s.start + 1 for s in slices]
-        return plan_decode(self.pool, [s.pages for s in slices], lengths, self.pool.dtype)
+        return plan_decode(self.pool, [s.pages for s in slices], lengths)
 
     def _prefills(self, slices: list[Slice], first: int) -> tuple[tuple[int, int, PrefillPlan], ...]:
         found = []

@@ -7,6 +7,7 @@ polled for wire-up and flush; so posts go out in slices and an idle agent still 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -22,6 +23,8 @@ from engine.transfer.layout import page_bytes
 from engine.transfer.posts import Posts
 
 log = logging.getLogger("pdctl.engine.transfer")
+if "NIXL_LOG_LEVEL" not in os.environ:  # its import sends INFO lines to stdout
+    logging.getLogger("nixl").setLevel(logging.WARNING)
 
 # Seconds between polls: with writes open, with a peer that may write here, with neither.
 POLL_BUSY = 0.0002

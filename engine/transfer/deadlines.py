@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+
+log = logging.getLogger("pdctl.engine.transfer")
 
 
 @dataclass(eq=False)
@@ -97,7 +100,12 @@ class Deadlines:
                 _, _, key, entry = heapq.heappop(self._heap)
                 del self._entries[key]
                 late = self._clock() - at
-            if entry.callback():
+            try:
+                effect = entry.callback()
+            except Exception:  # the others still have to fire
+                log.exception("deadline_broken name=%s", entry.name)
+                continue
+            if effect:
                 effects += 1
                 with self._wake:
                     self._fired[entry.name] += 1

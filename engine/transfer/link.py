@@ -12,6 +12,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from engine.core.errors import ConfigError, Exit
@@ -25,7 +26,10 @@ log = logging.getLogger("pdctl.engine.transfer")
 
 PING_SECONDS = 1.0
 BACKOFF = (0.1, 2.0)
+# An address counts as gone when it has refused connections this long, and one that requests named and
+# that never answered is forgotten after that long.
 GONE_SECONDS = 1.0
+FORGET_SECONDS = 60.0
 
 
 class LinkEvents(Protocol):
@@ -82,7 +86,7 @@ class Link:
         if self._sock is not None:
             self._post(lambda: self._spawn(self._listen()))
         for address in peers:
-            self.demand(address)
+            self._post(partial(self._demand, address, True))
         return port
 
     def stop(self) -> None:
@@ -92,6 +96,7 @@ class Link:
         asyncio.run_coroutine_threadsafe(self._shutdown(), self._loop).result(5)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        self._loop.close()
         if self._sock is not None:
             self._sock.close()
 
@@ -166,6 +171,7 @@ class Link:
                 return
             expects = self._lives.get(hello.instance)
             conn.send(h.welcome(self._me, self._token, expects, mine, hello.nonce))
+            self._replace(key)
             await self._serve(conn, Peer(key, conn.remote, hello.agents))
         except TimeoutError:
             self._count("handshake")
@@ -174,34 +180,37 @@ class Link:
         finally:
             conn.close()
 
-    def _demand(self, address: str) -> None:
+    def _demand(self, address: str, forever: bool = False) -> None:
         wake = self._wakes.get(address)
         if wake is None:
             wake = self._wakes[address] = asyncio.Event()
-            self._spawn(self._keep(address, wake))
+            self._spawn(self._keep(address, wake, forever))
         wake.set()
 
-    async def _keep(self, address: str, wake: asyncio.Event) -> None:
-        """Decode's side: stay linked with one prefill address."""
-        backoff, refused_since, last = BACKOFF[0], None, None
-        while not self._stopping:
+    async def _keep(self, address: str, wake: asyncio.Event, forever: bool) -> None:
+        """Decode's side: stay linked with one prefill address, `forever` or while it is of use."""
+        backoff, last = BACKOFF[0], None
+        refused_since: float | None = None
+        useful_at = self._loop.time()
+        while forever or last is not None or self._loop.time() - useful_at < FORGET_SECONDS:
             wake.clear()
             started = self._loop.time()
             try:
-                key = await self._dial(address, last)
-                if key is not None:
-                    last, backoff = key, BACKOFF[0]
-                refused_since = None
+                last, refused_since = await self._dial(address, last), None
             except ConnectionRefusedError:
                 refused_since = started if refused_since is None else refused_since
                 self._events.refused(address, "", "The connection was refused.")
                 if last is not None and self._loop.time() - refused_since >= GONE_SECONDS:
                     self._events.fenced(last)
                     last = None
+            if self._loop.time() - started > BACKOFF[1]:
+                backoff, useful_at = BACKOFF[0], self._loop.time()
             try:
                 await asyncio.wait_for(wake.wait(), backoff)
+                useful_at = self._loop.time()
             except TimeoutError:
                 backoff = min(backoff * 2, BACKOFF[1])
+        del self._wakes[address]
 
     async def _dial(self, address: str, last: PeerKey | None) -> PeerKey | None:
         """One connection until it ends; the peer's key once it said Welcome. Raises only when refused."""
@@ -258,10 +267,8 @@ class Link:
 
     async def _serve(self, conn: Connection, peer: Peer) -> None:
         """An authenticated connection until it ends. Does not raise for what a peer may do."""
-        self._replace(peer)
         conn.trust(peer, m.MAX_FRAME, self._me.incarnation)
         self._by_key[peer.key] = conn
-        self._lives[peer.key.instance] = peer.key.incarnation
         self._events.connected(peer)
         watch = self._loop.create_task(self._watch(conn))
         reason = "this engine is stopping"
@@ -270,17 +277,22 @@ class Link:
                 self._dispatch(conn, peer, await conn.receive())
         except (OSError, m.ProtocolError) as error:
             reason = str(error) or type(error).__name__
+        except Exception as error:
+            log.exception("link_broken peer=%s", peer.key)
+            reason = f"an internal error: {type(error).__name__}"
         finally:
             watch.cancel()
             self._drop(conn, reason)
 
-    def _replace(self, peer: Peer) -> None:
-        """One connection an instance: the newest one. Another life of it fences the one before."""
-        before = self._lives.get(peer.key.instance)
-        old = PeerKey(peer.key.instance, before) if before else None
-        if old is not None:
-            self._drop_key(old, "it made a new connection")
-        if old is not None and old != peer.key and not self._legacy:
+    def _replace(self, peer: PeerKey) -> None:
+        """One connection an instance: the newest one. Another life of it fences the one before for good."""
+        before = self._lives.get(peer.instance)
+        self._lives[peer.instance] = peer.incarnation
+        if before is None:
+            return
+        old = PeerKey(peer.instance, before)
+        self._drop_key(old, "it made a new connection")
+        if old != peer and not self._legacy:
             self._fenced.add(old)
             self._events.fenced(old)
 

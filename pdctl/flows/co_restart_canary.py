@@ -17,8 +17,8 @@ from pdctl.fleet.model import Engine
 from pdctl.flows.http import call, error_of
 
 SMALL = "The capital of France is"
-# About 400 tokens: many pages, and more than one chunk on small token budgets.
-LARGE = " ".join(f"Line {n}: the quick brown fox jumps over the lazy dog." for n in range(1, 33))
+# About 250 tokens: many pages, and more than one chunk on small token budgets.
+LARGE = " ".join(f"Line {n}: the quick brown fox jumps over the lazy dog." for n in range(1, 21))
 TOKENS = 12
 
 

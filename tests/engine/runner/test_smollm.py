@@ -59,6 +59,18 @@ def test_tokens_do_not_depend_on_batch_or_chunks(smollm: Path, prompts: list[lis
     assert alone == together
 
 
+@pytest.mark.parametrize(("dtype", "atol"), [("float32", 1e-5), ("bfloat16", 1e-2)])
+def test_decode_logits_do_not_depend_on_the_batch(
+    smollm: Path, prompts: list[list[int]], dtype: str, atol: float
+) -> None:
+    ranks = Ranks(smollm, dtype=dtype)
+    ranks.run(*(Slice(p, 0, pages(i), True) for i, p in enumerate(prompts)))
+    steps = [Slice([30], len(p), pages(i), True) for i, p in enumerate(prompts)]
+    together = ranks.run(*steps)
+    alone = torch.cat([ranks.run(s) for s in steps])
+    assert torch.allclose(alone, together, rtol=0, atol=atol)
+
+
 def test_three_ranks_say_the_same(smollm: Path, prompts: list[list[int]]) -> None:
     one = generate(Ranks(smollm), prompts, 0, 8, chunk=1000)
     gc.collect()

@@ -215,3 +215,56 @@ def test_terminal_states_do_not_change(fleet: Fleet) -> None:
     assert not fleet.decode.receiver.grant(1, [0], 1)
     fleet.prefill.sender.on_message(fleet.decode.key, m.Taken(room=1, ticket=1))
     assert fleet.prefill.sender.counters.late_completions == 1
+
+
+def test_a_late_word_about_an_earlier_use_of_a_room_is_dropped(fleet: Fleet) -> None:
+    """Room numbers may come again: what answers the first use must not free the pages of the second."""
+    fleet.faults.arm("stall-transfer")
+    begin(fleet)
+    fleet.drain()
+    fleet.decode.receiver.abort(1, "client")
+    fleet.drain()
+    assert "d1" in fleet.decode.sink.quiets
+    pages = fleet.decode.sink.pages.take("again")
+    assert pages is not None
+    fleet.decode.receiver.request(1, "again", ADDRESS)
+    fleet.decode.receiver.grant(1, pages, TOKENS)
+    fleet.decode.receiver.fail(1, "engine_failed", "x")
+    late = m.Quiesced(room=1, ticket=1)
+    fleet.decode.receiver.on_message(fleet.prefill.key, late)
+    assert "again" not in fleet.decode.sink.quiets
+    fleet.drain()
+    assert "again" in fleet.decode.sink.quiets
+
+
+def test_a_cancel_of_an_earlier_use_does_not_end_the_room(fleet: Fleet) -> None:
+    fleet.faults.arm("stall-transfer")
+    begin(fleet)
+    fleet.drain()
+    fleet.prefill.sender.on_message(
+        fleet.decode.key, m.Cancel(room=1, ticket=99, code="aborted", message="an old one")
+    )
+    assert code(fleet, "p1") == ""
+    assert fleet.to_decode.pop() == m.Quiesced(room=1, ticket=99)
+
+
+def test_a_second_decode_cannot_take_a_room_over(fleet: Fleet) -> None:
+    fleet.faults.arm("stall-transfer")
+    begin(fleet)
+    fleet.drain()
+    fleet.prefill.sender.on_message(
+        fleet.decode.key, m.Want(room=1, ticket=99, pages=[5, 6, 7], tokens=TOKENS)
+    )
+    assert code(fleet, "p1") == ""
+    assert [type(x) for x in fleet.to_decode] == [m.Failed, m.Quiesced]
+    assert all(x.ticket == 99 for x in fleet.to_decode)
+
+
+def test_a_lost_decode_fails_its_rooms_at_once(fleet: Fleet) -> None:
+    fleet.faults.arm("stall-transfer")
+    begin(fleet)
+    fleet.drain()
+    fleet.lose_prefill("the connection was closed")
+    assert code(fleet, "p1") == "peer_lost" and "p1" not in fleet.prefill.sink.quiets
+    fleet.drain()
+    assert "p1" in fleet.prefill.sink.quiets

@@ -104,7 +104,9 @@ def test_all_problems_are_told_at_once_in_order(write_fleet: Write) -> None:
 
 def test_values_are_never_repeated(write_fleet: Write) -> None:
     secret = "hunter2-very-secret"
-    found = problems(write_fleet(("port = 8103", f'port = "{secret}"\nenv = {{ PD_QUEUE_TIMEOUT = "{secret}" }}')))
+    found = problems(
+        write_fleet(("port = 8103", f'port = "{secret}"\nenv = {{ PD_QUEUE_TIMEOUT = "{secret}" }}'))
+    )
     assert len(found) == 1 or secret not in "\n".join(found)
     assert secret not in "\n".join(found)
 

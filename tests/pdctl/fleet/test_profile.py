@@ -18,9 +18,7 @@ from pdctl.fleet.schema import Verified
 
 
 def test_the_catalogue_is_what_the_engine_declares() -> None:
-    declared = {
-        s.env: (s.name, s.unit, s.low, s.high, s.default, s.side, s.live, s.reason) for s in SETTINGS
-    }
+    declared = {s.env: (s.name, s.unit, s.low, s.high, s.default, s.side, s.live, s.reason) for s in SETTINGS}
     shipped = {
         v.env: (v.name, v.unit, v.low, v.high, v.default, v.side, v.live, v.reason) for v in known().values()
     }
@@ -45,7 +43,9 @@ def test_values_come_from_the_nearest_profile_with_their_place(profiles: Path) -
     assert profile.chain == ("production", "default")
     assert profile.values["PD_QUEUE_TIMEOUT"].profile == "default"
     line = next(
-        n for n, text in enumerate((profiles / "production.toml").read_text().splitlines(), 1) if INFLIGHT in text
+        n
+        for n, text in enumerate((profiles / "production.toml").read_text().splitlines(), 1)
+        if INFLIGHT in text
     )
     assert profile.values[INFLIGHT].origin == f"profile production ({profiles / 'production.toml'}:{line})"
 
@@ -72,7 +72,11 @@ def test_the_fleet_file_wins_over_the_profile(write_fleet: Callable[..., Path]) 
     [
         ('value = "60"', 'value = "x"', "must be a number of seconds"),
         ('value = "60"', 'value = "0"', "must be 0.05 to 86400 seconds"),
-        ('side = "prefill"', 'side = "decode"', "must be prefill: that is who reads PD_PREFILL_INFLIGHT_TIMEOUT"),
+        (
+            'side = "prefill"',
+            'side = "decode"',
+            "must be prefill: that is who reads PD_PREFILL_INFLIGHT_TIMEOUT",
+        ),
         ("PD_ROUTER_IDLE_TIMEOUT", "PD_ROUTER_IDEL_TIMEOUT", "Did you mean PD_ROUTER_IDLE_TIMEOUT?"),
         ("PD_ROUTER_IDLE_TIMEOUT", "PD_FLEET_TOKEN_FILE", "is written by pdctl"),
         ('name = "production"', 'name = "prod"', "must be production, as the file is called."),

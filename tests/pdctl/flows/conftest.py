@@ -76,7 +76,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    # The release is a fixed one: a tree that is edited meanwhile would be another release.
+    monkeypatch.setattr("pdctl.flows.deploy.package_files", lambda: {"engine/__init__.py": b""})
     (tmp_path / "model").mkdir()
     init_local(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model")))
     made = Bench(tmp_path)

@@ -13,6 +13,7 @@ import socket
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 STARTED = secrets.token_hex(8)
 
@@ -23,7 +24,7 @@ def flags(argv: list[str]) -> dict[str, str]:
 
 class Handler(BaseHTTPRequestHandler):
     name = ""
-    timeouts: dict[str, float] = {}
+    timeouts: ClassVar[dict[str, float]] = {}
     empty = False
 
     def log_message(self, *args: object) -> None:

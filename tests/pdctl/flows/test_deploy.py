@@ -82,10 +82,16 @@ def test_a_live_timeout_is_set_without_a_restart(bench: Bench) -> None:
 def test_a_value_read_at_start_restarts_the_cell(bench: Bench) -> None:
     bench.deploy()
     bench.edit(
-        'side = "both"\nreason = "A rank may', 'side = "both"\nreason = "Any rank may', "profiles/default.toml"
+        'side = "both"\nreason = "A rank may',
+        'side = "both"\nreason = "Any rank may',
+        "profiles/default.toml",
     )
     assert bench.deploy().plan.changes == 0, "a reason is not an input"
-    bench.edit('[values.PD_RANK_TIMEOUT]\nvalue = "20"', '[values.PD_RANK_TIMEOUT]\nvalue = "25"', "profiles/default.toml")
+    bench.edit(
+        '[values.PD_RANK_TIMEOUT]\nvalue = "20"',
+        '[values.PD_RANK_TIMEOUT]\nvalue = "25"',
+        "profiles/default.toml",
+    )
     bench.deploy()
     assert bench.restarted == ["a"]
 
@@ -158,6 +164,7 @@ def test_down_tells_of_a_port_that_is_not_ours(bench: Bench) -> None:
     bench.deploy()
     down(bench.context())
     with socket.socket() as stranger:
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         stranger.bind(("127.0.0.1", bench.fleet().router.port))
         stranger.listen()
         try:

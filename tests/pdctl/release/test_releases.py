@@ -82,7 +82,8 @@ def test_a_torn_release_does_not_count(tool: HostReleases, tmp_path: Path) -> No
     release = build_release({"engine/a.py": b"1"}, RUNTIME)
     tool.install(release)
     (tmp_path / "releases" / release.id / "manifest.json").unlink()
-    assert tool.state() == ([], None)
+    later = HostReleases(LocalTransport("local"), HostPaths(str(tmp_path)), sys.executable)
+    assert later.state() == ([], None)
     tool.install(release)
     assert tool.state()[0] == [release.id]
     assert [p.name for p in (tmp_path / "releases").iterdir()] == [release.id]

@@ -112,7 +112,9 @@ except LockedError:
     print("locked", flush=True)
 """
     argv = [sys.executable, "-c", race, str(tmp_path / "lock")]
-    runs = [subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    runs = [
+        subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
     for run in runs:
         assert run.stdin is not None
         run.stdin.write("\n")

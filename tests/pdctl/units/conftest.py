@@ -41,7 +41,7 @@ class Bench:
         path.write_text(NOTIFY + textwrap.dedent(script))
         env = Path(self.paths.env(name))
         env.parent.mkdir(parents=True, exist_ok=True)
-        env.write_text(render_env({"GREETING": "hello \"you\" \\ there"}))
+        env.write_text(render_env({"GREETING": 'hello "you" \\ there'}))
         spec = UnitSpec(
             name=name,
             argv=(sys.executable, "-u", str(path)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -55,7 +56,9 @@ def test_starting_twice_keeps_one_process(bench) -> None:
     bench.install("twice", SLEEPS)
     first = bench.units.start("twice").pid
     assert bench.units.start("twice").pid == first
-    direct = subprocess.run([sys.executable, "-m", "pdctl.units.keeper", bench.paths.unit("twice")], timeout=20)
+    direct = subprocess.run(
+        [sys.executable, "-m", "pdctl.units.keeper", bench.paths.unit("twice")], timeout=20
+    )
     assert direct.returncode == 3
     assert bench.units.status(["twice"])["twice"].pid == first
 
@@ -128,7 +131,8 @@ def test_a_unit_that_is_never_ready_fails_at_its_start_timeout(bench) -> None:
 def test_stop_kills_what_ignores_sigterm_with_all_its_children(bench) -> None:
     script = """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    child = subprocess.Popen([sys.executable, "-c", "import signal,time; signal.signal(15, 1); time.sleep(600)"])
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", code])
     print(child.pid)
     """
     bench.install("deaf", script + SLEEPS.replace("\n", "\n    "), stop_timeout=0.5)
@@ -185,15 +189,15 @@ def test_a_stopped_unit_ends_even_when_stopped_by_sigstop(bench) -> None:
 
 def test_a_reused_pid_is_not_taken_for_the_unit(bench) -> None:
     """The record names this test's own process, as after a reboot: it is neither shown nor killed."""
-    import json
-
     bench.install("stale", SLEEPS)
     bench.units.start("stale")
     bench.until("stale", lambda s: s.state == "active")
     bench.units.stop("stale")
     run = Path(bench.paths.run("stale"))
     record = json.loads(run.read_text())
-    record.update(state="active", child_pid=os.getpid(), child_start=1, keeper_pid=os.getpid(), keeper_start=1)
+    record.update(
+        state="active", child_pid=os.getpid(), child_start=1, keeper_pid=os.getpid(), keeper_start=1
+    )
     run.write_text(json.dumps(record))
     status = bench.units.status(["stale"])["stale"]
     assert (status.state, status.pid) == ("failed", None)

@@ -1,0 +1,165 @@
+"""The command line: one sentence and an exit code for every failure, JSON pure, verbs loaded when invoked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pdctl.__main__ import main
+from pdctl.cli.app import BY_NAME, VERBS, hoist
+from pdctl.exits import MEANING, Exit
+from pdctl.remote.lock import read_holder
+
+
+def pdctl(*argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **more}
+    command = [sys.executable, "-m", "pdctl", *argv]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--local", "--model", str(tmp_path / "model")]) == Exit.OK
+    return tmp_path
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    assert set(MEANING) == set(Exit)
+    assert [int(e) for e in Exit] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 130]
+
+
+@pytest.mark.parametrize("verb", [v.name for v in VERBS])
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--help"]) == Exit.OK
+    assert f"Usage: pdctl {verb}" in capsys.readouterr().out
+
+
+def test_a_verb_is_imported_when_it_is_invoked() -> None:
+    code = "import sys; from pdctl.__main__ import main; main(['--help']);"
+    code += "print([m for m in sys.modules if m.split('.')[0] in ('pydantic', 'httpx', 'rich', 'tomlkit', 'asyncio')"
+    code += " or m.startswith(('pdctl.flows', 'pdctl.transport'))])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence", "hint"),
+    [
+        (["statsu"], "pdctl has no verb 'statsu'.", "Did you mean status?"),
+        (["deploy", "--plann"], "No such option: --plann", "See `pdctl deploy --help`."),
+        (["deploy", "--wait", "soon"], "Invalid value for '--wait'", "See `pdctl deploy --help`."),
+        (["profile", "lst"], "No such command 'lst'.", "See `pdctl profile --help`."),
+        (["logs", "--fleet", "/no/where"], "There is no fleet file at /no/where.", "pdctl init"),
+    ],
+)
+def test_wrong_usage_is_a_sentence_and_exit_2(
+    argv: list[str], sentence: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == Exit.USAGE
+    said = capsys.readouterr()
+    assert said.err.startswith(f"pdctl: {sentence}") and hint in said.err
+    assert "Traceback" not in said.err and said.out == ""
+
+
+def test_an_error_is_json_with_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--fleet=/no/where", "--json"]) == Exit.USAGE
+    said = capsys.readouterr()
+    error = json.loads(said.out)["error"]
+    assert (error["code"], error["exit"], said.err) == ("no_fleet", 2, "")
+
+
+def test_a_fault_of_our_own_is_no_traceback(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (fleet / ".pdctl" / "journal").write_text("a file where a folder belongs")
+    found = pdctl("down")
+    assert (found.returncode, found.stdout) == (Exit.INTERNAL, "")
+    assert "pdctl failed by its own fault: FileExistsError" in found.stderr
+    assert "Traceback" not in found.stderr and "PDCTL_DEBUG=1" in found.stderr
+    assert "Traceback" in pdctl("down", PDCTL_DEBUG="1").stderr
+
+
+def test_global_options_may_stand_anywhere_before_the_dashes() -> None:
+    assert hoist(["status", "--json", "--fleet", "x"]) == ["--json", "--fleet", "x", "status"]
+    assert hoist(["logs", "--fleet=x", "--", "--json"]) == ["--fleet=x", "logs", "--", "--json"]
+    assert hoist(["status", "--fleet"]) == ["--fleet", "status"]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == Exit.OK
+    assert capsys.readouterr().out.startswith("pdctl 0.")
+
+
+def test_init_never_overwrites(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {p: p.read_bytes() for p in fleet.rglob("*") if p.is_file()}
+    assert main(["init", "--local"]) == Exit.USAGE
+    assert "nothing was changed" in capsys.readouterr().err
+    (fleet / ".pdctl" / "token").unlink()
+    assert main(["init", "--repair"]) == Exit.OK
+    after = {p: p.read_bytes() for p in fleet.rglob("*") if p.is_file()}
+    changed = [p.name for p in after if after[p] != before.get(p)]
+    assert (changed, set(after)) == (["token"], set(before))
+
+
+def test_a_fleet_that_was_never_deployed_is_unhealthy_and_harmless(fleet: Path) -> None:
+    found = pdctl("status", "--json")
+    document = json.loads(found.stdout)
+    assert (found.returncode, document["healthy"], found.stderr) == (Exit.FINDINGS, False, "")
+    assert [e["unit"]["state"] for e in document["engines"]] == ["missing", "missing"]
+    assert pdctl("requests").returncode == Exit.UNREACHABLE
+    assert "nothing was running" in pdctl("down").stdout
+    assert "No run" not in pdctl("history").stdout
+    assert "down" in pdctl("history").stdout
+
+
+def test_a_plan_is_pure_json_and_changes_nothing(fleet: Path) -> None:
+    (fleet / "model").mkdir()
+    found = pdctl("deploy", "--plan", "--json", "--detailed-exitcode")
+    document = json.loads(found.stdout)
+    assert (found.returncode, found.stderr) == (Exit.CHANGES, "")
+    assert document["applied"] is False and document["changes"] == len(
+        [s for s in document["steps"] if not s["gate"]]
+    )
+    assert not (fleet / ".pdctl" / "host").exists()
+
+
+def test_a_restart_alone_says_what_it_risks_and_needs_a_yes(fleet: Path) -> None:
+    found = pdctl("restart", "decode-0")
+    assert found.returncode == Exit.USAGE
+    assert "prefill-0 must drop what it holds of decode-0's old life" in found.stderr
+    assert "--yes" in found.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_releases_the_lock_and_is_in_the_history(fleet: Path, number: signal.Signals) -> None:
+    (fleet / "model").mkdir()
+    slow = fleet / "python"
+    slow.write_text(f'#!/bin/sh\n[ "$2" = install ] && sleep 60\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    text = (fleet / "fleet.toml").read_text()
+    (fleet / "fleet.toml").write_text(text.replace('transport = "local"', f'transport = "local"\npython = "{slow}"'))
+    child = subprocess.Popen([sys.executable, "-m", "pdctl", "deploy"], stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    while "install release" not in child.stderr.readline():
+        assert child.poll() is None
+    holder = read_holder(fleet / ".pdctl" / "lock")
+    assert holder is not None and (holder.pid, holder.command) == (child.pid, "pdctl deploy")
+    time.sleep(0.3)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == Exit.INTERRUPTED
+    assert "Interrupted." in said and "Traceback" not in said
+    assert read_holder(fleet / ".pdctl" / "lock") is None
+    (run,) = json.loads(pdctl("history", "--json").stdout)["runs"]
+    assert (run["command"], run["state"]) == ("deploy", "interrupted")
+
+
+def test_the_table_names_modules_that_exist() -> None:
+    folder = Path(sys.modules["pdctl.cli.app"].__file__ or "").parent
+    assert all((folder / f"{verb.module}.py").exists() for verb in BY_NAME.values())

@@ -1,0 +1,68 @@
+"""The machine: one way forward, a failure holds, HOLD alone leaves nothing changed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdctl.flows.co_restart_states import (
+    DEADLINES,
+    FINAL,
+    ORDER,
+    Event,
+    Machine,
+    Stage,
+    advance,
+    next_command,
+    truth,
+)
+
+
+def test_the_order_is_hold_drain_stop_prove_start_link_canary_resume() -> None:
+    machine, walked = Machine(), [Machine().stage]
+    while not machine.final:
+        machine = advance(machine, Event.PASSED)
+        walked.append(machine.stage)
+    assert tuple(walked) == ORDER and machine.stage is Stage.DONE
+    assert next_command(machine, "a") == ""
+
+
+def test_every_stage_that_acts_has_a_deadline() -> None:
+    assert set(DEADLINES) == set(ORDER) - {Stage.DONE}
+    assert all(seconds > 0 for seconds in DEADLINES.values())
+
+
+@pytest.mark.parametrize("event", [Event.FAILED, Event.EXPIRED, Event.INTERRUPTED])
+def test_a_failed_hold_changes_nothing_and_any_other_stage_holds(event: Event) -> None:
+    assert advance(Machine(), event, "why").stage is Stage.UNTOUCHED
+    machine = Machine()
+    for stage in ORDER[:-1]:
+        if stage is not Stage.HOLD:
+            held = advance(machine, event, "why")
+            assert (held.stage, held.at, held.reason) == (Stage.HELD, stage, "why")
+            assert any("Admissions are held" in line for line in truth(held))
+            assert next_command(held, "a").startswith("pdctl ")
+        machine = advance(machine, Event.PASSED)
+
+
+def test_a_failed_resume_asks_for_resume() -> None:
+    machine = Machine()
+    while machine.stage is not Stage.RESUME:
+        machine = advance(machine, Event.PASSED)
+    assert next_command(advance(machine, Event.EXPIRED), "a") == "pdctl resume"
+
+
+@given(st.lists(st.sampled_from(list(Event)), max_size=20))
+def test_no_path_skips_a_stage_or_leaves_an_end(events: list[Event]) -> None:
+    machine = Machine()
+    for event in events:
+        if machine.final:
+            with pytest.raises(ValueError):
+                advance(machine, event)
+            break
+        machine = advance(machine, event)
+        assert machine.passed == ORDER[: len(machine.passed)]
+        if machine.stage is Stage.DONE:
+            assert machine.passed == ORDER[:-1]
+    assert machine.stage in (*ORDER, *FINAL)

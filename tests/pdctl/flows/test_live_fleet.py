@@ -1,0 +1,211 @@
+"""Real engines on this machine: the contracts hold, faults are named, a co-restart loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pdctl import contracts
+from pdctl.diagnose.report import Report, document
+from pdctl.errors import PdctlError
+from pdctl.fleet.chain import INFLIGHT
+from pdctl.fleet.load import load_fleet
+from pdctl.fleet.profile import load_profile
+from pdctl.flows import admin, co_restart, drill, tune_recovery, tune_timeout
+from pdctl.flows.admission import abort
+from pdctl.flows.context import Context
+from pdctl.flows.deploy import apply_deploy, plan_deploy
+from pdctl.flows.diagnose import diagnose
+from pdctl.flows.down import down
+from pdctl.flows.init import Wanted, init_local
+from pdctl.flows.tune_load import Shape, Shot, drive
+from pdctl.remote.journal import Journal
+
+START = 240.0
+
+
+@dataclass
+class Live:
+    ctx: Context
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.ctx.fleet.router.url
+
+    def send(self) -> None:
+        """One request through the router, on a thread of its own."""
+        body = {"prompt": "Count to three.", "max_tokens": 4, "temperature": 0}
+        body["model"] = self.ctx.fleet.model.name
+
+        def post() -> None:
+            httpx.post(f"{self.url}/v1/completions", json=body, timeout=120.0, trust_env=False)
+
+        self.threads.append(threading.Thread(target=post, daemon=True))
+        self.threads[-1].start()
+
+    def live_ids(self) -> list[str]:
+        return [r["id"] for r in admin.get(self.url, "/v1/requests")["requests"]]
+
+    def clear(self) -> None:
+        """End what a test left: faults, requests."""
+        for engine in self.ctx.fleet.engines():
+            drill.disarm(self.ctx, engine)
+        for id in self.live_ids():
+            try:
+                abort(self.ctx, id)
+            except PdctlError:
+                pass  # it ended by itself in between
+        poll(lambda: not self.live_ids())
+        poll(lambda: all(not admin.state(e.url)["requests"] for e in self.ctx.fleet.engines()))
+
+    def diagnosed(self, code: str, seconds: float = 40.0) -> Report:
+        """Diagnose until the first finding is `code`; the report."""
+        end = time.monotonic() + seconds
+        while True:
+            report = diagnose(self.ctx)
+            first = report.verdict.findings[0].finding.code if report.verdict.findings else "none"
+            if first == code:
+                return report
+            assert time.monotonic() < end, f"{first} leads, not {code}: {report.verdict.summary}"
+
+
+def poll(check: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "the condition never came true"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def live(smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    path = tmp_path_factory.mktemp("live") / "fleet.toml"
+    init_local(path, Wanted("live", str(smollm), drill=True))
+    with Context(load_fleet(path)) as ctx:
+        try:
+            with Journal(ctx.fleet.paths.journal, "deploy") as journal:
+                apply_deploy(plan_deploy(ctx, START), journal)
+            yield Live(ctx)
+        finally:
+            down(ctx)
+
+
+def test_live_documents_keep_their_contracts(live: Live) -> None:
+    live.send()
+    for engine in live.ctx.fleet.engines():
+        assert contracts.faults("engine_state", admin.get(engine.url, "/v1/state")) == []
+    assert contracts.faults("router_state", admin.get(live.url, "/v1/state")) == []
+    assert contracts.faults("router_requests", admin.get(live.url, "/v1/requests")) == []
+    report = diagnose(live.ctx)
+    assert contracts.faults("diagnose", document(report)) == []
+    assert report.verdict.status == "healthy", report.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("engine", "fault", "code", "words"),
+    [
+        ("prefill-0", "stall-transfer", "PD602", "stalled"),
+        ("prefill-0", "lose-want", "PD602", "Want was lost"),
+        ("prefill-0", "lose-done", "PD602", "Done was lost"),
+        ("decode-0", "refuse-pages", "PD606", "refuse-pages is armed"),
+    ],
+)
+def test_an_injected_fault_is_the_first_finding(
+    live: Live, engine: str, fault: str, code: str, words: str
+) -> None:
+    drill.arm(live.ctx, live.ctx.fleet.engine(engine), fault, count=0 if fault == "refuse-pages" else 1)
+    live.send()
+    try:
+        poll(lambda: any(e["legs"]["prefill"] for e in admin.get(live.url, "/v1/requests")["requests"]))
+        if fault == "refuse-pages":
+            poll(
+                lambda: admin.state(live.ctx.fleet.engine("decode-0").url)["queues"]["waiting"]["depth"] == 1
+            )
+        report = live.diagnosed(code)
+        assert words in report.verdict.summary
+    finally:
+        live.clear()
+
+
+def test_a_frozen_decode_is_named_and_not_its_effects(live: Live) -> None:
+    decode = live.ctx.fleet.engine("decode-0")
+    pid = int(admin.get(decode.url, "/v1/state")["pid"])
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        report = live.diagnosed("PD202")
+        assert report.verdict.findings[0].finding.remedy == f"kill -CONT {pid}"
+        assert report.seconds < 15.0
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    poll(lambda: bool(admin.state(live.url).get("engines")) and not live.live_ids())
+    poll(lambda: all(e["ready"] for e in admin.state(live.url).get("engines", [])) or False)
+
+
+def test_co_restart_under_load_fails_no_request(live: Live) -> None:
+    old = {e.name: admin.get(e.url, "/v1/state")["incarnation"] for e in live.ctx.fleet.engines()}
+    shots: list[Shot] = []
+    shape = Shape(agents=2, seconds=60.0, tokens=8, deadline=200.0)
+
+    def load() -> None:
+        shots.extend(asyncio.run(drive(live.url, live.ctx.fleet.model.name, shape)))
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    poll(lambda: int(admin.state(live.url)["counters"]["requests_done"]) >= 3)
+    report = co_restart.run(live.ctx, None, lambda text: None)
+    thread.join(240.0)
+    assert report.ok, report.document()
+    cell = report.cells[0]
+    assert [s.code for s in shots if not s.ok] == [] and len(shots) > 3
+    for start in cell.starts:
+        assert start.was == old[start.engine] != start.incarnation
+        assert start.ready_s is not None and start.ready_s >= start.answered_s
+    assert cell.out_of_service_s is not None
+    assert cell.out_of_service_s >= max(s.answered_s for s in cell.starts)
+    assert {(c.size, bool(c.text.strip()), c.problem) for c in cell.canaries} == {
+        ("small", True, ""),
+        ("large", True, ""),
+    }
+    assert all("processes gone" in line for line in cell.proof)
+
+
+def test_verify_sees_the_watchdog_fire_and_puts_everything_back(live: Live) -> None:
+    fleet = live.ctx.fleet
+    before = _timeouts(live)
+    report = tune_timeout.run(live.ctx, tune_timeout.Options(verify=True))
+    assert report.ok, report.document()["proofs"]
+    assert _timeouts(live) == before and not tune_recovery.path(fleet).exists()
+    assert (fleet.dir / report.evidence).exists()
+    assert load_profile(fleet.paths.profiles, "default").values[INFLIGHT].is_verified
+
+
+def test_an_interrupted_drill_is_put_back_by_the_next_run(live: Live) -> None:
+    fleet, prefill = live.ctx.fleet, live.ctx.fleet.engine("prefill-0")
+    before = _timeouts(live)
+    record = tune_recovery.Record(
+        {"prefill-0": {"inflight": before["prefill-0"]}}, [("prefill-0", "stall-transfer")]
+    )
+    tune_recovery.write(fleet, record)
+    admin.post(live.ctx, prefill.url, "timeouts", {"inflight": 2})
+    drill.arm(live.ctx, prefill, "stall-transfer")
+    done = tune_recovery.restore(live.ctx)
+    assert len(done) == 2 and _timeouts(live) == before
+    assert drill.armed(prefill) == [] and tune_recovery.restore(live.ctx) == []
+
+
+def _timeouts(live: Live) -> dict[str, Any]:
+    return {
+        e.name: admin.get(e.url, "/v1/state")["timeouts"]["inflight"]["value"]
+        for e in live.ctx.fleet.engines()
+        if e.role == "prefill"
+    }
