@@ -17,7 +17,7 @@ from engine.core.settings import Settings
 from engine.group.client import GroupClient
 from engine.group.engine import Engine
 from engine.group.messages import EngineConfig, Stop
-from engine.group.parent import Rank, end, lost, spawn
+from engine.group.parent import Rank, end, forgive, kill, lost, spawn
 from engine.http.auth import DRILL_TOKEN_FILE, FLEET_TOKEN_FILE, token_from
 from engine.http.serve import listen, serve, stop_on_signals
 from engine.text import TextModel
@@ -82,8 +82,12 @@ class Serve:
     async def _watch(self) -> None:
         """Until a rank is lost: its exit code and sentence become the engine's."""
         ready = False
+        turned = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
+            gap, turned = time.monotonic() - turned, time.monotonic()
+            if gap > FRESH:
+                forgive(self.ranks, gap)
             trouble = lost(self.ranks, self.settings["rank"], time.monotonic)
             late = self.client.up is None and time.monotonic() - self.started > self.settings["start"]
             if late:
@@ -111,6 +115,7 @@ class Serve:
     def _fail(self, code: Exit, why: str) -> None:
         self.code = code
         log.error("%s ends: %s (exit %d %s)", self.config.instance, why, code, code.name)
+        kill(self.ranks)
         self.client.fail_all(f"The engine ended: {why}.")
 
     async def _leave(self, watching: asyncio.Task[None]) -> None:

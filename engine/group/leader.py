@@ -218,9 +218,12 @@ class Leader:
             "empty": empty,
             "progress": {
                 "steps": self.steps,
-                "last_step_age_s": None if self.last_step is None else round(now - self.last_step, 3),
-                "stepping_s": None if self.step_started is None else round(now - self.step_started, 3),
-                "loop_age_s": round(now - self.turned, 3),
+                # The loop turns while this is read: what it did after `now` is not in the future.
+                "last_step_age_s": None if self.last_step is None else round(max(now - self.last_step, 0), 3),
+                "stepping_s": None
+                if self.step_started is None
+                else round(max(now - self.step_started, 0), 3),
+                "loop_age_s": round(max(now - self.turned, 0), 3),
                 "tokens_generated": tokens[0],
                 "tokens_prefilled": tokens[1],
             },

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.cache.pages import PageAllocator
+from engine.core.errors import RequestError
 from engine.core.types import FirstToken, Request
 from engine.group.counters import Counters
 from engine.group.messages import Out
@@ -76,14 +77,22 @@ class Lifecycle:
             self.scheduler.add(seq)
             return
         self.by_room[request.room] = request.id
+        try:
+            self._open(seq, request.room, prefill_leg)
+        except RequestError as error:
+            self._emit(Out(id=seq.id, code=error.code, message=str(error)))
+            self._end(seq, "failed", error.code, now)
+
+    def _open(self, seq: Seq, room: int, prefill_leg: bool) -> None:
+        """Start a leg; RequestError while the room's earlier life is not over yet."""
         if prefill_leg:
+            self._rooms.open(room, seq.id)
             seq.stop_after_prefill = True
-            self._reachable.add(request.id)
+            self._reachable.add(seq.id)
             self.scheduler.add(seq)
-            self._rooms.open(request.room, request.id)
         else:
+            self._rooms.request(room, seq.id, seq.request.peer or "")
             self.prealloc.add(seq)
-            self._rooms.request(request.room, request.id, request.peer or "")
 
     def _refusal(self, request: Request) -> tuple[str, str] | None:
         length = len(request.prompt)

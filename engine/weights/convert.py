@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import shutil
 import tempfile
@@ -113,3 +115,13 @@ def _bytes(source: Source) -> int:
     for n in source.shape:
         size *= n
     return size
+
+
+def run_convert(argv: list[str]) -> int:
+    """`python -m engine convert --gguf FILE --out DIR`: one JSON line on stdout."""
+    parser = argparse.ArgumentParser(prog="python -m engine convert", allow_abbrev=False)
+    parser.add_argument("--gguf", required=True, type=Path)
+    parser.add_argument("--out", required=True, type=Path)
+    args = parser.parse_args(argv)
+    print(json.dumps(convert(args.gguf, args.out)))
+    return 0

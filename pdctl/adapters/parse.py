@@ -11,6 +11,8 @@ from pdctl.adapters import picture as p
 from pdctl.facts.missing import Missing
 
 Document = dict[str, Any]
+# What only the leader knows, before it is up.
+_LOADING = Missing("the model is loading")
 
 
 def timeouts(document: Document) -> dict[str, p.Timeout]:
@@ -54,7 +56,9 @@ def _peer(r: Document) -> p.Peer:
     )
 
 
-def _progress(r: Document) -> p.Progress:
+def _progress(r: Document) -> p.Progress | Missing:
+    if r["loop_age_s"] is None:
+        return _LOADING
     return p.Progress(
         steps=r["steps"],
         last_step_age=r["last_step_age_s"],
@@ -65,7 +69,9 @@ def _progress(r: Document) -> p.Progress:
     )
 
 
-def _pages(r: Document) -> p.Pages:
+def _pages(r: Document) -> p.Pages | Missing:
+    if not r["total"]:
+        return _LOADING
     return p.Pages(
         total=r["total"],
         free=r["free"],
@@ -76,7 +82,9 @@ def _pages(r: Document) -> p.Pages:
     )
 
 
-def _counters(r: Document) -> p.Counters:
+def _counters(r: Document) -> p.Counters | Missing:
+    if not r:
+        return _LOADING
     return p.Counters(
         deadlines_fired=dict(r["deadlines_fired"]),
         requests_failed=dict(r["requests_failed"]),
@@ -106,7 +114,7 @@ def engine(d: Document) -> p.Engine:
         ready=d["ready"],
         not_ready=tuple(d["not_ready"]),
         status=d["status"],
-        snapshot_age=float(d["snapshot_age_s"]),
+        snapshot_age=_LOADING if d["snapshot_age_s"] is None else float(d["snapshot_age_s"]),
         progress=_progress(d["progress"]),
         queues={name: p.Queue(q["depth"], q["oldest_age_s"]) for name, q in d["queues"].items()},
         legs=tuple(map(_leg, d["requests"])),

@@ -133,7 +133,7 @@ class Dwell:
 class Rank:
     rank: int
     pid: int
-    heartbeat_age: float
+    heartbeat_age: float | None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pdctl.errors import ConfigError
+from pdctl.errors import ConfigError, PdctlError
+from pdctl.exits import Exit
 from pdctl.fleet.names import nearest
 
 
@@ -69,6 +70,13 @@ class LazyGroup(TyperGroup):
         command = typer.main.get_command(app)
         command.name = verb.name
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Said here, because typer turns it into an exit code without a word.
+            raise PdctlError("interrupted", "Interrupted.", exit=Exit.INTERRUPTED) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for section in dict.fromkeys(verb.section for verb in VERBS):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from pdctl.fleet.shipped import shipped_text
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def side_applies(side: str, role: str) -> bool:
 @cache
 def known() -> dict[str, Variable]:
     """Environment name -> variable."""
-    text = files("profiles").joinpath("catalogue/engine.toml").read_text(encoding="utf-8")
+    text = shipped_text("profiles", "catalogue/engine.toml")
     data = tomllib.loads(text)
     return {env: Variable(env=env, **row) for env, row in data["variables"].items()}
 
@@ -62,5 +63,5 @@ def known() -> dict[str, Variable]:
 @cache
 def other_names() -> frozenset[str]:
     """PD_* variables that pdctl itself writes (token files, log level); not for a profile."""
-    text = files("profiles").joinpath("catalogue/engine.toml").read_text(encoding="utf-8")
+    text = shipped_text("profiles", "catalogue/engine.toml")
     return frozenset(tomllib.loads(text)["other"])

@@ -37,6 +37,11 @@ def _units(spec: FleetFile) -> Iterator[tuple[Keys, EngineTable | RouterTable]]:
 
 
 def _hosts(file: TomlFile, spec: FleetFile) -> None:
+    for name, host in spec.hosts.items():
+        given = {"user": host.user, "port": host.port, "identity_file": host.identity_file}
+        for key, value in given.items():
+            if value is not None and host.transport == "local":
+                file.problem(("hosts", name, key), 'is for transport = "ssh"; this host is local.')
     for keys, unit in _units(spec):
         if unit.host not in spec.hosts:
             file.problem((*keys, "host"), f"there is no such host. {nearest(unit.host, spec.hosts)}")

@@ -87,7 +87,7 @@ class Steps:
             until(self._active, self._drain, 0.1)
         except DeadlineError:
             self.notes.append(f"After {self._drain:g} s still {self._active()}; the engines ended them.")
-        together(self.cell.engines, self._drain_one)
+        together([e for e in self.cell.engines if self._was.get(e.name)], self._drain_one)
         until(self._undrained, seconds, 0.1)
 
     def _active(self) -> str:

@@ -93,7 +93,8 @@ def start_steps(
 
 
 def _start_step(ctx: Context, states: UnitStates, unit: DesiredUnit) -> Step:
-    old = states.runs_old(unit)
+    # An orphan still serves, and starting its unit ends it: that is a restart to whoever is asked.
+    old = states.runs_old(unit) or states.of(unit).state == "orphaned"
 
     def start() -> None:
         units = ctx.units(unit.unit.host)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import socket
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 
 from pdctl.errors import ConfigError
+from pdctl.fleet.shipped import package_dir, shipped_text
 from pdctl.fleet.tokens import make_token
 from pdctl.flows.model import known_models, model_path
 
@@ -42,7 +42,7 @@ def init_local(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
     if path.exists() and not repair:
         hint = "Edit it, or remove it first; `pdctl init --repair` only adds what is missing beside it."
         raise ConfigError("fleet_exists", f"{path} is there already; nothing was changed.", hint)
-    shipped = {p.name: p for p in files("profiles").iterdir() if p.name.endswith(".toml")}
+    shipped = {p.name: p for p in package_dir("profiles").glob("*.toml")}
     if f"{wanted.profile}.toml" not in shipped:
         names = ", ".join(sorted(n.removesuffix(".toml") for n in shipped))
         raise ConfigError("no_profile", f"There is no shipped profile {wanted.profile}.", f"Valid: {names}.")
@@ -69,7 +69,7 @@ def init_local(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
 
 def fleet_text(folder: Path, wanted: Wanted) -> str:
     """fleet.toml with free ports of this machine, chosen from the folder's name so that fleets differ."""
-    template = Template(files("profiles").joinpath("catalogue/fleet.toml.in").read_text(encoding="utf-8"))
+    template = Template(shipped_text("profiles", "catalogue/fleet.toml.in"))
     known = wanted.model in known_models()
     weights = model_path(wanted.model) if known else Path(wanted.model).expanduser().absolute()
     ports = free_ports(folder, 1 + 2 * wanted.prefills + wanted.decodes)

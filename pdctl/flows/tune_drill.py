@@ -16,7 +16,7 @@ import httpx
 
 from pdctl.errors import DeadlineError
 from pdctl.fleet.model import Engine
-from pdctl.flows import admin, drill
+from pdctl.flows import admin, drill, tune_recovery
 from pdctl.flows.context import Context
 from pdctl.flows.tune_load import ask
 from pdctl.flows.waiting import until
@@ -137,7 +137,7 @@ def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
         until(partial(_busy, engine), 30.0)
     base = admin.get(prefill.url, "/v1/state")
     free = {e.name: int(admin.get(e.url, "/v1/state")["pages"]["free"]) for e in pair}
-    admin.post(ctx, prefill.url, "timeouts", {"inflight": value})
+    tune_recovery.set_live(ctx, prefill.name, {"inflight": value})
     drill.arm(ctx, prefill, FAULT, count=1)
     id = f"drill-{secrets.token_hex(6)}"
     ctx.say(f"{prefill.name} -> {decode.name}: watchdog at {value:g} s, one transfer stalled ({id})")

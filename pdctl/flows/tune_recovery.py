@@ -18,6 +18,9 @@ from pdctl.errors import PdctlError
 from pdctl.fleet.model import Fleet
 from pdctl.flows import admin
 from pdctl.flows.context import Context
+from pdctl.flows.waiting import until
+
+READ_BACK = 10.0
 
 
 @dataclass
@@ -88,11 +91,10 @@ def restore(ctx: Context) -> list[str]:
             done.append(f"{engine}: {fault} disarmed")
     for unit, values in record.timeouts.items():
         url = ctx.fleet.unit(unit).url
-        now = admin.state(url).get("timeouts", {})
-        wrong = {name: v for name, v in values.items() if now and now.get(name, {}).get("value") != v}
-        if wrong:
-            admin.post(ctx, url, "timeouts", wrong)
-            done += [f"{unit}: {name} back to {v:g} s" for name, v in wrong.items()]
+        if values and admin.state(url):
+            # Without looking first: the published state lags a moment behind, a skipped value would stay.
+            set_live(ctx, unit, values)
+            done += [f"{unit}: {name} back to {v:g} s" for name, v in values.items()]
     for name, text in record.files.items():
         file = Path(name)
         if file.exists() and file.read_text(encoding="utf-8") != text:
@@ -100,6 +102,23 @@ def restore(ctx: Context) -> list[str]:
             done.append(f"{file.name} as it was")
     forget(ctx.fleet)
     return done
+
+
+def set_live(ctx: Context, unit: str, values: dict[str, float]) -> None:
+    """Set timeouts of a running unit and wait until its state shows them; DeadlineError when it does not."""
+    url = ctx.fleet.unit(unit).url
+    admin.post(ctx, url, "timeouts", values)
+
+    def behind() -> str:
+        seen = admin.state(url).get("timeouts", {})
+        wrong = [
+            f"{n}={seen.get(n, {}).get('value')}"
+            for n, v in values.items()
+            if seen.get(n, {}).get("value") != v
+        ]
+        return f"{unit} shows {', '.join(wrong)}" if wrong else ""
+
+    until(behind, READ_BACK)
 
 
 def forget(fleet: Fleet) -> None:

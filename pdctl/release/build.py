@@ -1,4 +1,4 @@
-"""A release as bytes: the engine's and kernels' files, found as installed packages and never imported."""
+"""A release as bytes: the engine's and kernels' files, found beside pdctl and never imported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import re
 import tarfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from pdctl.errors import ConfigError, PdctlError
+from pdctl.fleet.shipped import package_dir
 
 PACKAGES = ("engine", "kernels")
 
@@ -51,14 +50,7 @@ def package_files() -> dict[str, bytes]:
     """Path below the release -> content, without caches."""
     files: dict[str, bytes] = {}
     for package in PACKAGES:
-        spec = find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            raise PdctlError(
-                "no_engine",
-                f"The package {package} is not installed beside pdctl.",
-                "Install it with `pip install 'pdctl[engine]'`.",
-            )
-        root = Path(next(iter(spec.submodule_search_locations)))
+        root = package_dir(package)
         for path in sorted(root.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
                 files[f"{package}/{path.relative_to(root).as_posix()}"] = path.read_bytes()

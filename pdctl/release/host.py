@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from pdctl.fleet.model import HostPaths
+from pdctl.release import hosttool
 from pdctl.release.build import Release, Runtime, check_runtime, needed_dists
 from pdctl.transport.base import Transport, checked
 from pdctl.transport.command import Command
@@ -53,7 +54,7 @@ class HostReleases:
         self._listing = self._tool("prune", self._paths.root, str(keep), *used, what="removing old releases")
 
     def _tool(self, *argv: str, what: str) -> dict[str, Any]:
-        source = files("pdctl.release").joinpath("hosttool.py").read_bytes()
+        source = Path(hosttool.__file__).read_bytes()
         command = Command((self._python, "-", *argv), stdin=source)
         result = checked(self._transport, command, INSTALL if argv[0] == "install" else QUICK, what)
         found: dict[str, Any] = json.loads(result.text)

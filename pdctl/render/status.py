@@ -81,8 +81,9 @@ def _engine(e: EngineStatus) -> tuple[object, ...]:
 
 
 def _unit(unit: UnitStatus) -> str:
-    restarts = f", {unit.restarts} restarts" if unit.restarts else ""
-    return f"{unit.state}{restarts}"
+    if not unit.restarts:
+        return unit.state
+    return f"{unit.state}, {unit.restarts} restart{'' if unit.restarts == 1 else 's'}"
 
 
 def _router(status: FleetStatus) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
+from pdctl.fleet.shipped import shipped_text
 from pdctl.units.spec import UnitSpec
 
 # Role -> template. A whole engine (both) has the needs of a decode.
@@ -18,7 +17,7 @@ def unit_name(role: str, instance: str) -> str:
 def render(role: str, instance: str, spec: UnitSpec) -> dict[str, str]:
     """File name below /etc/systemd/system -> text: the template and this instance's drop-in."""
     template = f"{TEMPLATES[role]}.service"
-    text = files("systemd").joinpath(template).read_text(encoding="utf-8")
+    text = shipped_text("systemd", template)
     return {template: text, f"{unit_name(role, instance)}.d/pdctl.conf": drop_in(spec)}
 
 

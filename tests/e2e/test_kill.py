@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.stack import Stack, wait_for
+from tests.e2e.stack import Stack, stack, wait_for
 
 RANK_DIED, RANK_FROZEN = 71, 72
 SIDES = ["prefill-0", "decode-0"]
 QUICK = {"PD_RANK_TIMEOUT": "3", "PD_HEARTBEAT_TIMEOUT": "2", "PD_PREFILL_INFLIGHT_TIMEOUT": "8"}
 
 
-@pytest.fixture
-def duo(fresh: Stack) -> Stack:
-    fresh.engine("prefill-0", "prefill", tp=2, env=QUICK)
-    fresh.engine("decode-0", "decode", env=QUICK, tp=2)
-    fresh["prefill-0"].wait_ready()
-    fresh["decode-0"].wait_ready()
-    fresh.router(env={"PD_ROUTER_IDLE_TIMEOUT": "15"}).wait_ready()
-    assert fresh.complete("router", "Hello", 4).status_code == 200
-    return fresh
+@pytest.fixture(scope="module")
+def duo(tmp_path_factory: pytest.TempPathFactory, smollm: Path) -> Iterator[Stack]:
+    """One pair for all tests here: each leaves it serving again, which is half of what it tests."""
+    with stack(tmp_path_factory.mktemp("duo"), smollm) as s:
+        s.engine("prefill-0", "prefill", tp=2, env=QUICK)
+        s.engine("decode-0", "decode", env=QUICK, tp=2)
+        s["prefill-0"].wait_ready()
+        s["decode-0"].wait_ready()
+        s.router(env={"PD_ROUTER_IDLE_TIMEOUT": "15"}).wait_ready()
+        assert s.complete("router", "Hello", 4).status_code == 200
+        yield s
 
 
 def other(name: str) -> str:

@@ -1,8 +1,8 @@
 """Sequences are taken in groups whose gathered pages stay in a core's L2; a group is two batched products.
 
-Lengths are padded to whole pages and masked, alone or in a group, so that a sequence's result does not
-depend on its company; the arithmetic is float32 for the same reason (batched bfloat16 products are not
-exact from one batch size to another) and costs no more.
+Lengths are padded to whole pages and whole vectors and masked, alone or in a group, so that a sequence's
+result does not depend on its company. The arithmetic is float32 for the same reason (batched bfloat16
+products are not exact from one batch size to another) and costs no more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 from kernels.ops.pages import block_ids, block_table, check_pool
 
 GROUP_BYTES = 1 << 20
+_LANES = 16  # float32 numbers of the widest CPU vector: a sum's tail is added in another order
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def _grouped(counts: list[int], budget: int) -> list[list[int]]:
 
 
 def _group(pool: torch.Tensor, rows: list[int], pages: list[list[int]], lengths: list[int]) -> Group:
-    width = max(map(len, pages))
+    whole = _LANES // math.gcd(_LANES, pool.shape[4])  # pages
+    width = -(-max(map(len, pages)) // whole) * whole
     padded = torch.tensor([own + own[-1:] * (width - len(own)) for own in pages], device=pool.device)
     ids = block_ids(pool, padded)
     key = torch.arange(width * pool.shape[4], device=pool.device)

@@ -27,9 +27,15 @@ def _running(member: Member, said: dict[str, str] | Missing) -> dict[str, str] |
     return said
 
 
-def _differences(expected: dict[str, str], running: dict[str, str]) -> list[str]:
+def _differences(
+    expected: dict[str, str], running: dict[str, str], timeouts: dict[str, Timeout]
+) -> list[str]:
+    """What the process was started with against the profile; a value in force that agrees is none."""
+    in_force = {t.env: str(t.value) for t in timeouts.values()}
     lines = []
     for name, value in sorted(expected.items()):
+        if name in in_force and _same(value, in_force[name]):
+            continue
         if name not in running:
             lines.append(f"{name}: profile {value}, the process does not have it")
         elif not _same(value, running[name]):
@@ -72,8 +78,12 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         said: dict[str, str] | Missing = state.environ if known(state) else state
         running = _running(view.member, said)
-        lines = _differences(expected, running) if known(running) else []
-        lines += _live(expected, state.timeouts) if known(state) else []
+        timeouts = state.timeouts if known(state) else {}
+        lines = _live(expected, timeouts)
+        set_since = {line.partition(":")[0] for line in lines}
+        if known(running):
+            found = _differences(expected, running, timeouts)
+            lines += [line for line in found if line.partition(":")[0] not in set_since]
         if lines:
             yield rule.finding(
                 view.name,

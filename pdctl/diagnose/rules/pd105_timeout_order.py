@@ -32,19 +32,19 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     router = facts.router_state
     outer = _values(router.timeouts, "PD_ROUTER_") if known(router) else {}
-    said: dict[str, set[str]] = {}
+    said: dict[tuple[str, ...], set[str]] = {}
     for prefill, decode in facts.edges():
         p, d = prefill.state, decode.state
         if not known(p) or not known(d):
             continue
         inner = _values(p.timeouts, "PD_PREFILL_") | _values(d.timeouts, "PD_DECODE_")
-        for line in chain_problems(inner | outer):
-            said.setdefault(line, set()).update((prefill.name, decode.name))
-    for line, names in said.items():
+        if lines := tuple(chain_problems(inner | outer)):
+            said.setdefault(lines, set()).update((prefill.name, decode.name))
+    for lines, names in said.items():
         yield rule.finding(
             " and ".join(sorted(names)),
-            line.partition(": ")[0] + ".",
-            [line],
+            "; ".join(line.partition(": ")[0] for line in lines) + ".",
+            lines,
             "pdctl tune-timeout",
             touches=names,
         )

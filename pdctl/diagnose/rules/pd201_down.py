@@ -14,14 +14,26 @@ from pdctl.facts.unit import Unit, meaning
 _START = 120.0  # loading a model may take this long before the port opens
 
 
-def _remedy(unit: Unit, name: str) -> str:
+_HALF = "the router holds admissions: a co-restart stopped half way"
+
+
+def _remedy(unit: Unit, name: str, half_way: str) -> str:
     if unit.state == "absent":
         return "pdctl deploy"
+    if half_way:
+        return f"pdctl restart --co {half_way}"
     return f"pdctl logs {name}" if unit.exit in (2, 73, 74) else f"pdctl restart {name}"
 
 
-def _down(rule: Rule, view: EngineView | RouterView, unit: Unit, at: float) -> Finding | None:
-    name = view.name
+def _half_way(facts: Facts, view: EngineView | RouterView, unit: Unit) -> str:
+    """The cell of an engine that was stopped on purpose while admissions are held, else ""."""
+    router = facts.router_state
+    held = known(router) and router.admission == "held"
+    return view.member.cell if held and not unit.wanted and isinstance(view, EngineView) else ""
+
+
+def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -> Finding | None:
+    name, at = view.name, facts.at
     age = at - unit.since if unit.since else None
     if unit.state in ("failed", "stopped", "absent"):
         words = {"failed": "has failed", "stopped": "is stopped", "absent": "was never started"}[unit.state]
@@ -31,10 +43,13 @@ def _down(rule: Rule, view: EngineView | RouterView, unit: Unit, at: float) -> F
         evidence = [f"unit state {unit.state}{since}", *ended, f"HTTP: {view.reach}"]
         if unit.reason:
             evidence.insert(1, unit.reason)
+        half_way = _half_way(facts, view, unit)
+        if half_way:
+            evidence.append(_HALF)
         # Stopped on purpose is a person's decision: worth saying, not an emergency.
         severity = Severity.ERROR if unit.wanted else Severity.WARNING
         said = f"{name} {words}{since}{tail}."
-        remedy = _remedy(unit, name)
+        remedy = _remedy(unit, name, half_way)
         return rule.finding(name, said, evidence, remedy, since=unit.since, severity=severity)
     if unit.state in ("running", "starting") and view.reach is Reach.REFUSED:
         started = unit.started_at or unit.since
@@ -65,7 +80,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         views.append(facts.router)
     for view in views:
         unit = view.member.unit
-        found = _down(rule, view, unit, facts.at) if known(unit) else None
+        found = _down(rule, facts, view, unit) if known(unit) else None
         if found is None and not known(unit) and view.reach is Reach.REFUSED:
             evidence = ["HTTP: refused", f"unit {unit}"]
             found = rule.finding(view.name, f"Nothing listens for {view.name}.", evidence, "pdctl deploy")

@@ -51,8 +51,11 @@ def _wedged(rule: Rule, view: EngineView, state: Engine) -> Finding | None:
     lines: list[str] = []
     if not view.fresh:
         lines.append(f"its leader last published {span(_age(state))} ago (healthy: under a second)")
-    late = [r for r in state.ranks if r.heartbeat_age > _BEAT]
-    lines += [f"rank {r.rank} (pid {r.pid}) was last heard {span(r.heartbeat_age)} ago" for r in late]
+    lines += [
+        f"rank {r.rank} (pid {r.pid}) was last heard {span(r.heartbeat_age)} ago"
+        for r in state.ranks
+        if r.heartbeat_age is not None and r.heartbeat_age > _BEAT
+    ]
     progress = state.progress
     busy = sum(state.queues[q].depth for q in ("prefilling", "running", "ready") if q in state.queues)
     if known(progress) and busy and not view.working:

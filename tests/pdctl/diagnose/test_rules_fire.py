@@ -108,6 +108,12 @@ def environment(scene: Scene, leg: Any, peer: Any) -> None:
     scene.processes["prefill-0"] = Process(1, "sleeping", AT, {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"})
 
 
+def changed_live(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.expected["prefill-0"] = {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"}
+    scene.docs["prefill-0"]["timeouts"]["inflight"] |= {"value": 110.0, "source": "admin"}
+    scene.processes["prefill-0"] = Process(1, "sleeping", AT, {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"})
+
+
 def left_held(scene: Scene, leg: Any, peer: Any) -> None:
     scene.router |= {"admission": "held", "held": 2, "hold_age_s": 130.0}
     scene.route("r1", 100.0, stage="held")
@@ -173,6 +179,7 @@ CASES: dict[Make, tuple[str, str, set[str]]] = {
     disagree: ("PD106", "disagree on dtype", {"PD502"}),
     out_of_order: ("PD105", "PD_DECODE_TRANSFER_TIMEOUT=100 must be below", set()),
     environment: ("PD101", "other values than its profile", set()),
+    changed_live: ("PD101", "other values than its profile", set()),
     left_held: ("PD604", "holds admissions", set()),
     left_drained: ("PD604", "is drained", set()),
     quarantine: ("PD605", "40 of 100 pages", set()),
@@ -204,6 +211,14 @@ def test_every_rule_has_a_scene_in_which_it_leads_or_is_told() -> None:
 
     told = {code for code, _, _ in CASES.values()} | {"PD603"}  # PD603: test_rules_quiet
     assert {rule.code for rule in CATALOGUE} == told
+
+
+def test_a_co_restart_that_stopped_half_way_is_continued(scene: Scene) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)
+    scene.router |= {"admission": "held", "held": 1, "hold_age_s": 25.0}
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert (first.code, first.remedy) == ("PD201", "pdctl restart --co a")
 
 
 def test_without_process_facts_silence_is_a_hypothesis(scene: Scene) -> None:

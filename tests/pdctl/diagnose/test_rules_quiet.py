@@ -23,6 +23,13 @@ def healthy(scene: Scene, leg: Any, peer: Any) -> None:
     scene.processes["prefill-0"] = Process(1, "sleeping", AT, environ)
 
 
+def applied_live(scene: Scene, leg: Any, peer: Any) -> None:
+    """tune-timeout wrote the profile and set the value live: the old environment no longer matters."""
+    scene.expected["prefill-0"] = {"PD_PREFILL_INFLIGHT_TIMEOUT": "110"}
+    scene.docs["prefill-0"]["timeouts"]["inflight"] |= {"value": 110.0, "source": "admin"}
+    scene.processes["prefill-0"] = Process(1, "sleeping", AT, {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"})
+
+
 def busy(scene: Scene, leg: Any, peer: Any) -> None:
     scene.steps |= {"prefill-0": 9, "decode-0": 30}
     scene.route("r1", 5.0, stage="streaming")
@@ -55,6 +62,19 @@ def starting(scene: Scene, leg: Any, peer: Any) -> None:
             "status": "starting", "ready": False, "not_ready": ["link"], "started_at": AT - 8, "peers": [],
         }  # fmt: skip
         scene.units[name] = Unit(name, "starting", True, 100, None, 0, AT - 8, AT - 8)
+
+
+def loading(scene: Scene, leg: Any, peer: Any) -> None:
+    """What an engine says before its leader is up."""
+    starting(scene, leg, peer)
+    for doc in scene.docs.values():
+        doc |= {
+            "not_ready": ["the model is loading"], "snapshot_age_s": None, "queues": {}, "counters": {},
+            "fingerprint": {}, "versions": {"python": "3.11"},
+            "pages": {"total": 0, "free": 0, "held": 0, "quarantined": 0, "page_size": 0},
+            "ranks": [{"rank": 0, "pid": 9, "heartbeat_age_s": None}],
+        }  # fmt: skip
+        doc["progress"] |= {"loop_age_s": None, "last_step_age_s": None}
 
 
 def draining(scene: Scene, leg: Any, peer: Any) -> None:
@@ -95,7 +115,18 @@ def moving_write(scene: Scene, leg: Any, peer: Any) -> None:
 
 @pytest.mark.parametrize(
     "make_scene",
-    [healthy, busy, saturated, starting, draining, healed_after_restart, long_step, moving_write],
+    [
+        healthy,
+        applied_live,
+        busy,
+        saturated,
+        starting,
+        loading,
+        draining,
+        healed_after_restart,
+        long_step,
+        moving_write,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_no_finding_above_info(make_scene: Make, scene: Scene, legs: Any, peers: Any) -> None:

@@ -81,6 +81,11 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
             'port = 8103\nenv = { PD_HEARTBEAT_TIMEOUT = "soon" }',
             "23: cells.a.engines.decode-0.env.PD_HEARTBEAT_TIMEOUT: must be a number of seconds, in quotes.",
         ),
+        (
+            'transport = "local"',
+            'transport = "local"\nuser = "me"',
+            '12: hosts.local.user: is for transport = "ssh"; this host is local.',
+        ),
         ("schema = 1", "schema = 2", "1: schema: must be one of 1."),
         ("port = 8100", "", "24: router.port: is missing."),
         ("prefill-0", "decode-0", "Cannot declare"),

@@ -8,12 +8,20 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pdctl.errors import PdctlError
+import pytest
+
+from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
+from pdctl.fleet.edit import set_value
 from pdctl.flows.deploy import unready
 from pdctl.flows.down import down
+from pdctl.flows.live import set_live
+from pdctl.flows.logs import follow
+from pdctl.flows.status import collect_status
+from pdctl.procs import start_time
 from pdctl.remote.journal import list_runs
 from tests.pdctl.flows.conftest import Bench
 
@@ -104,17 +112,62 @@ def test_a_unit_that_left_the_fleet_file_is_stopped_and_removed(bench: Bench) ->
     made = bench.deploy()
     assert "local/remove/front" in ids(made)
     assert "front" not in bench.lives()
-    assert not Path(f"/proc/{old}").exists()
+    assert old is not None and start_time(old) is None
 
 
 def test_a_killed_engine_whose_keeper_restarts_it_needs_no_deploy(bench: Bench) -> None:
     bench.deploy()
-    os.kill(bench.lives()["decode-0"] or 0, signal.SIGKILL)
+    pid = bench.lives()["decode-0"]
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + 20
     while unready(bench.fleet()):
         assert time.monotonic() < end
         time.sleep(0.1)
     assert bench.deploy().plan.changes == 0
+
+
+def test_an_orphan_is_told_and_taken_back(bench: Bench) -> None:
+    bench.deploy()
+    before = bench.context().units("local").status()["decode-0"]
+    assert before.keeper_pid is not None
+    os.kill(before.keeper_pid, signal.SIGKILL)
+    assert not collect_status(bench.context()).healthy
+    made = bench.deploy()
+    assert [p.step.describe for p in made.plan.pending if not p.step.gate] == ["restart decode-0"]
+    after = bench.context().units("local").status()["decode-0"]
+    assert after.state == "active" and after.pid != before.pid
+    assert before.pid is not None and start_time(before.pid) is None
+
+
+def test_a_value_set_live_reaches_the_engines_that_read_it(bench: Bench) -> None:
+    bench.deploy()
+    before = bench.lives()
+    set_value(bench.fleet().paths.profiles, "default", "PD_QUEUE_TIMEOUT", "200", "short queues", "me@here")
+    with bench.context() as ctx:
+        assert set_live(ctx, "default", "PD_QUEUE_TIMEOUT") == {"prefill-0": "", "decode-0": ""}
+        assert set_live(ctx, "production", "PD_QUEUE_TIMEOUT") == {}
+        with pytest.raises(ConfigError, match="PD_RANK_TIMEOUT is read at start"):
+            set_live(ctx, "default", "PD_RANK_TIMEOUT")
+    assert ids(bench.plan()) == ["local/env/prefill-0", "local/env/decode-0"], "only the files lag behind"
+    assert bench.lives() == before
+
+
+def test_logs_are_followed_over_a_rotation(bench: Bench) -> None:
+    bench.deploy()
+    ctx = bench.context()
+    unit = bench.fleet().unit("prefill-0")
+    path = Path(bench.fleet().host_paths("local").log("prefill-0"))
+    text = follow(ctx, unit)
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, text)
+        while not coming.done():
+            with path.open("a") as file:
+                file.write("a longer line\n")
+            time.sleep(0.05)
+        assert coming.result().startswith("a longer line\n")
+        path.write_text("short\n")
+        assert pool.submit(next, text).result(timeout=20) == "short\n"
 
 
 def test_a_failed_start_names_unit_code_and_what_it_said(bench: Bench, fails: Fails) -> None:
@@ -155,7 +208,7 @@ def test_down_leaves_nothing_and_can_be_repeated(bench: Bench) -> None:
     lives = bench.lives()
     assert set(down(bench.context()).stopped) == set(lives)
     assert not any(bench.lives().values())
-    assert not any(Path(f"/proc/{pid}").exists() for pid in lives.values())
+    assert not any(start_time(pid) for pid in lives.values() if pid)
     assert down(bench.context()).stopped == ()
     assert "local/start/prefill-0" in ids(bench.deploy())
 

@@ -20,9 +20,12 @@ from pdctl.diagnose.report import Report, document
 from pdctl.errors import PdctlError
 from pdctl.fleet.chain import INFLIGHT
 from pdctl.fleet.load import load_fleet
+from pdctl.fleet.model import Engine
 from pdctl.fleet.profile import load_profile
-from pdctl.flows import admin, co_restart, drill, tune_recovery, tune_timeout
-from pdctl.flows.admission import abort
+from pdctl.flows import admin, co_restart, co_restart_steps, drill, tune_recovery, tune_timeout
+from pdctl.flows.admission import abort, resume
+from pdctl.flows.co_restart_canary import Canary
+from pdctl.flows.co_restart_states import Stage
 from pdctl.flows.context import Context
 from pdctl.flows.deploy import apply_deploy, plan_deploy
 from pdctl.flows.diagnose import diagnose
@@ -177,6 +180,24 @@ def test_co_restart_under_load_fails_no_request(live: Live) -> None:
         ("large", True, ""),
     }
     assert all("processes gone" in line for line in cell.proof)
+
+
+def test_a_wrong_canary_holds_and_says_what_is_true(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(prefill: Engine, decode: Engine, model: str, size: str, timeout: float) -> Canary:
+        return Canary(prefill.name, decode.name, size, "", 0.1, "the answer is empty")
+
+    monkeypatch.setattr(co_restart_steps, "send", wrong)
+    report = co_restart.run(live.ctx, "a", lambda text: None)
+    cell = report.cells[0]
+    try:
+        assert (cell.machine.stage, cell.machine.at) == (Stage.HELD, Stage.CANARY)
+        assert int(report.exit) == 3 and cell.out_of_service_s is None
+        assert admin.get(live.url, "/v1/state")["admission"] == "held"
+        assert cell.next == "pdctl restart --co a" and len(cell.true_now) >= 4
+    finally:
+        opened = resume(live.ctx)
+    assert any("admits again" in line for line in opened)
+    assert admin.get(live.url, "/v1/state")["admission"] == "open"
 
 
 def test_verify_sees_the_watchdog_fire_and_puts_everything_back(live: Live) -> None:
