@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pdctl import procs
 from pdctl.units.keeper import ALREADY_KEPT
+from pdctl.units.notify import remove_socket
 from pdctl.units.record import judge, orphans, read_record
 from pdctl.units.spec import UnitSpec, UnitStatus
 
@@ -82,6 +83,7 @@ def stop(folder: Path, name: str) -> UnitStatus:
     record = read_record(run)
     if record is None:
         return status(folder, name)
+    remove_socket(record.notify_dir)
     if record.child_pid is not None and orphans(record):
         _end_orphans(record.child_pid, record.mark, spec.stop_timeout)
         record.state, record.reason, record.since = "inactive", "stopped", time.time()

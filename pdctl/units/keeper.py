@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from types import FrameType
 from pdctl import procs
 from pdctl.units.envfile import parse_env
 from pdctl.units.logfile import STARTED, LogFile
-from pdctl.units.notify import NotifySocket
+from pdctl.units.notify import NotifySocket, remove_socket
 from pdctl.units.record import Record, orphans, read_record
 from pdctl.units.spec import UnitSpec
 
@@ -238,8 +237,7 @@ def _clean_up(before: Record, log: LogFile) -> None:
     if before.child_pid is not None and orphans(before):
         log.note(f"{before.unit}: killing what an earlier keeper left behind")
         procs.kill_all(before.child_pid, before.mark, 10.0)
-    if Path(before.notify_dir).name.startswith("pdctl-"):
-        shutil.rmtree(before.notify_dir, ignore_errors=True)
+    remove_socket(before.notify_dir)
 
 
 def main(unit_file: Path) -> int:

@@ -8,6 +8,8 @@ import socket
 import tempfile
 from pathlib import Path
 
+PREFIX = "pdctl-notify-"
+
 
 class NotifySocket:
     """Not in the unit's own folder: a socket's path may not be longer than 107 bytes."""
@@ -15,7 +17,7 @@ class NotifySocket:
     def __init__(self) -> None:
         base = os.environ.get("XDG_RUNTIME_DIR")
         usable = base if base and os.access(base, os.W_OK) and len(base) < 60 else None
-        self.folder = tempfile.mkdtemp(prefix="pdctl-", dir=usable)
+        self.folder = tempfile.mkdtemp(prefix=PREFIX, dir=usable)
         self.path = str(Path(self.folder) / "notify")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(self.path)
@@ -35,4 +37,10 @@ class NotifySocket:
 
     def close(self) -> None:
         self.socket.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_socket(self.folder)
+
+
+def remove_socket(folder: str) -> None:
+    """Also for a keeper that was killed; anything but such a folder is left alone."""
+    if Path(folder).name.startswith(PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -18,7 +18,7 @@ from tests.demo.agents import Agents
 from tests.demo.stage import Lie, Stage
 
 MODEL = "smollm2-135m"
-WATCHDOG = 12.0
+WATCHDOG = 15.0
 
 
 class Demo:
@@ -34,11 +34,13 @@ class Demo:
     def agents(self, rounds: int = 0, timeout: float = 120.0) -> Agents:
         return Agents(self.router, MODEL, rounds=rounds, timeout=timeout)
 
-    def engine(self, name: str) -> dict[str, Any]:
+    def url(self, engine: str) -> str:
         fleet = tomllib.loads(self.file.read_text())
         engines = {k: v for cell in fleet["cells"].values() for k, v in cell["engines"].items()}
-        state = httpx.get(f"http://127.0.0.1:{engines[name]['port']}/v1/state", timeout=5.0)
-        return dict(state.json())
+        return f"http://127.0.0.1:{engines[engine]['port']}"
+
+    def engine(self, name: str) -> dict[str, Any]:
+        return dict(httpx.get(f"{self.url(name)}/v1/state", timeout=5.0).json())
 
     def run(self) -> None:
         self.install()
@@ -82,11 +84,7 @@ class Demo:
     def stalled_transfer(self) -> None:
         s = self.stage
         s.title("Agents at work; two of their KV transfers stall. No error, no log line, engines look idle")
-        s.pdctl(
-            *("profile", "set", "default", f"PD_PREFILL_INFLIGHT_TIMEOUT={WATCHDOG:g}"),
-            *("--live", "--reason", "demo: see the watchdog bark soon"),
-            quiet=True,
-        )
+        self.short_watchdog()
         agents = self.agents().start()
         s.wait("four agents finish their first rounds", lambda: len(agents.done) >= 6, 60.0)
         s.pdctl("drill", "arm", "prefill-0", "stall-transfer", "--count", "2")
@@ -116,6 +114,17 @@ class Demo:
         s.check(line.count("kv_transfer_timeout") == 2, "one log line each")
         self.whole("every KV page is free again")
 
+    def short_watchdog(self) -> None:
+        """Live, on the running engine alone: the profile keeps its value and its order of deadlines."""
+        token = (self.stage.folder / ".pdctl" / "token").read_text().strip()
+        self.stage.say(f'prefill-0: POST /admin/timeouts {{"inflight": {WATCHDOG:g}}}  (120 s otherwise)')
+        httpx.post(
+            f"{self.url('prefill-0')}/admin/timeouts",
+            json={"inflight": WATCHDOG},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=5.0,
+        ).raise_for_status()
+
     def one_sided_restart(self) -> None:
         s = self.stage
         s.title(
@@ -127,6 +136,7 @@ class Demo:
         self.file.write_text(tomlkit.dumps(document))
         s.pdctl("deploy", "--yes", quiet=True)
         s.pdctl("restart", "decode-0", "--yes")
+        self.short_watchdog()
         agents = self.agents(rounds=1, timeout=60.0).start()
         stuck = lambda: self.engine("prefill-0")["queues"]["inflight"]  # noqa: E731
         s.wait("every agent hangs", lambda: stuck()["depth"] == 4 and stuck()["oldest_age_s"] > 3, 40.0)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from pdctl import procs
+from pdctl.units import ctl
 
 SLEEPS = """
 tell("READY=1\\nSTATUS=at work")
@@ -168,14 +169,27 @@ def test_a_killed_keeper_is_told_and_cleaned_up(bench) -> None:
     assert _wait_gone(before.pid)
 
 
-def test_stop_ends_an_orphan_and_a_frozen_keeper(bench) -> None:
+def test_stop_ends_an_orphan(bench) -> None:
+    bench.install("left", SLEEPS, stop_timeout=0.5)
+    bench.units.start("left")
+    status = bench.until("left", lambda s: s.state == "active")
+    os.kill(status.keeper_pid, signal.SIGKILL)
+    bench.until("left", lambda s: s.state == "orphaned")
+    socket = Path(json.loads(Path(bench.paths.run("left")).read_text())["notify_dir"])
+    assert socket.is_dir()
+    assert bench.units.stop("left").state == "inactive"
+    assert not socket.exists()
+    assert _wait_gone(status.pid)
+
+
+def test_stop_ends_a_unit_whose_keeper_is_frozen(bench, monkeypatch) -> None:
+    monkeypatch.setattr(ctl, "STOP_MARGIN", 0.5)
     bench.install("frozen", SLEEPS, stop_timeout=0.5)
     bench.units.start("frozen")
     status = bench.until("frozen", lambda s: s.state == "active")
-    os.kill(status.keeper_pid, signal.SIGKILL)
-    bench.until("frozen", lambda s: s.state == "orphaned")
-    assert bench.units.stop("frozen").state == "inactive"
-    assert _wait_gone(status.pid)
+    os.kill(status.keeper_pid, signal.SIGSTOP)
+    assert ctl.stop(Path(bench.paths.unit("frozen")).parent, "frozen").state == "inactive"
+    assert _wait_gone(status.pid) and _wait_gone(status.keeper_pid)
 
 
 def test_a_stopped_unit_ends_even_when_stopped_by_sigstop(bench) -> None:
