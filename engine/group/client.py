@@ -131,7 +131,8 @@ class GroupClient:
         self._replies[self._seq] = future
         self._outbox.put(Admin(self._seq, verb, args))
         try:
-            reply = await asyncio.wait_for(future, ADMIN_TIMEOUT)
+            async with asyncio.timeout(ADMIN_TIMEOUT):
+                reply = await future
         except TimeoutError:
             self._replies.pop(self._seq, None)
             raise RequestError(

@@ -157,7 +157,8 @@ class Link:
         mine = secrets.token_bytes(h.NONCE_BYTES)
         try:
             conn.send(m.Challenge(mine))
-            hello = await asyncio.wait_for(conn.receive(), self._settings["handshake"])
+            async with asyncio.timeout(self._settings["handshake"]):
+                hello = await conn.receive()
             if not isinstance(hello, m.Hello):
                 raise m.ProtocolError("a Hello was expected")
             key = PeerKey(hello.instance, hello.incarnation)
@@ -206,7 +207,8 @@ class Link:
             if self._loop.time() - started > BACKOFF[1]:
                 backoff, useful_at = BACKOFF[0], self._loop.time()
             try:
-                await asyncio.wait_for(wake.wait(), backoff)
+                async with asyncio.timeout(backoff):
+                    await wake.wait()
                 useful_at = self._loop.time()
             except TimeoutError:
                 backoff = min(backoff * 2, BACKOFF[1])
@@ -216,8 +218,8 @@ class Link:
         """One connection until it ends; the peer's key once it said Welcome. Raises only when refused."""
         host, _, port = address.rpartition(":")
         try:
-            opening = asyncio.open_connection(host, int(port))
-            reader, writer = await asyncio.wait_for(opening, self._settings["connect"])
+            async with asyncio.timeout(self._settings["connect"]):
+                reader, writer = await asyncio.open_connection(host, int(port))
         except TimeoutError:
             self._count("connect")
             self._events.refused(address, "", "No answer within PD_CONNECT_TIMEOUT.")
@@ -229,7 +231,8 @@ class Link:
             return last
         conn = Connection(reader, writer, self._loop.time())
         try:
-            peer = await asyncio.wait_for(self._introduce(conn, address, last), self._settings["handshake"])
+            async with asyncio.timeout(self._settings["handshake"]):
+                peer = await self._introduce(conn, address, last)
             if peer is None:
                 return last
             if last is not None and last != peer.key:
