@@ -1,0 +1,130 @@
+"""What a user of the pair gets: the single engine's answers, streamed, sampled, stopped, under pressure."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.stack import Stack, stack, wait_for
+
+QUESTION = [{"role": "user", "content": "What is gravity? Answer in two sentences."}]
+
+
+def chat(stack_: Stack, name: str, **options: object) -> dict[str, Any]:
+    body = {"messages": QUESTION, "max_tokens": 40, "temperature": 0, **options}
+    answer = httpx.post(f"{stack_[name].url}/v1/chat/completions", json=body, timeout=60.0)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def streamed(stack_: Stack, name: str, **options: object) -> tuple[str, str, dict[str, Any]]:
+    """Text, finish reason and usage of a streamed chat."""
+    body = {
+        "messages": QUESTION,
+        "max_tokens": 40,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **options,
+    }
+    text, finish, usage = "", "", {}
+    with httpx.stream("POST", f"{stack_[name].url}/v1/chat/completions", json=body, timeout=60.0) as answer:
+        lines = [line for line in answer.iter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+    for line in lines[:-1]:
+        event = json.loads(line.removeprefix("data: "))
+        usage = event.get("usage") or usage
+        for choice in event["choices"]:
+            text += choice["delta"].get("content") or ""
+            finish = choice["finish_reason"] or finish
+    return text, finish, usage
+
+
+def test_the_answer_is_english_and_streams_as_it_is(pair: Stack) -> None:
+    whole = chat(pair, "router")
+    text = whole["choices"][0]["message"]["content"]
+    assert text.startswith("Gravity is a fundamental concept in physics")
+    assert whole["choices"][0]["finish_reason"] == "stop"
+    assert streamed(pair, "router") == (text, "stop", whole["usage"])
+    assert whole["usage"]["prompt_tokens"] > 30
+
+
+def test_a_stop_string_ends_the_text_before_it(pair: Stack) -> None:
+    text, finish, _ = streamed(pair, "router", stop=["force of gravity"])
+    assert finish == "stop"
+    assert text == "Gravity is a fundamental concept in physics that describes the "
+    pair.baseline("prefill-0", "decode-0")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_seed_gives_the_single_engines_sample(pair: Stack, seed: int) -> None:
+    options = {"temperature": 0.9, "top_p": 0.95, "seed": seed}
+    mine = chat(pair, "router", **options)["choices"][0]["message"]["content"]
+    assert mine == chat(pair, "single", **options)["choices"][0]["message"]["content"]
+    assert mine != chat(pair, "router", **(options | {"seed": seed + 10}))["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "names"),
+    [
+        ({"messages": []}, 400, "messages"),
+        ({"messages": QUESTION, "max_tokens": 0}, 400, "max_tokens"),
+        ({"messages": QUESTION, "temperature": "hot"}, 400, "temperature"),
+        ({"messages": [{"role": "user", "content": "word " * 9000}]}, 400, "window"),
+    ],
+)
+def test_a_bad_request_is_a_sentence(pair: Stack, body: dict[str, Any], status: int, names: str) -> None:
+    answer = httpx.post(f"{pair['router'].url}/v1/chat/completions", json=body, timeout=30.0)
+    assert answer.status_code == status
+    assert names in answer.json()["error"]["message"]
+    pair.baseline("prefill-0", "decode-0")
+
+
+def together(stack_: Stack, name: str, prompts: list[str], tokens: int) -> list[list[int]]:
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        return list(pool.map(lambda p: stack_.ids(name, p, tokens), prompts))
+
+
+def test_preempted_sequences_lose_nothing(fresh: Stack, pair: Stack) -> None:
+    """A pool of 23 pages cannot hold six answers of 140 tokens; recomputed ones must come out the same."""
+    prompts = [f"Agent {i} counts: one two three four five six" for i in range(6)]
+    wanted = [pair.ids("single", p, 120) for p in prompts]
+    fresh.engine("prefill-0", "prefill")
+    fresh["prefill-0"].wait_ready()
+    fresh.engine("decode-0", "decode", pages=24)
+    fresh["decode-0"].wait_ready()
+    fresh.router().wait_ready()
+    assert together(fresh, "router", prompts, 120) == wanted
+    assert fresh["decode-0"].state()["counters"]["preemptions"] > 0
+    fresh.baseline("prefill-0", "decode-0")
+
+
+def test_bfloat16_pair_equals_bfloat16_single(tmp_path: Path, smollm: Path) -> None:
+    with stack(tmp_path, smollm) as s:
+        s.engine("single", "both", dtype="bfloat16").wait_ready()
+        wanted = [s.ids("single", p, 24) for p in ("Paris is", "def add(a, b):")]
+        s["single"].end()
+        del s.processes["single"]
+        s.engine("prefill-0", "prefill", dtype="bfloat16").wait_ready()
+        s.engine("decode-0", "decode", dtype="bfloat16").wait_ready()
+        s.router().wait_ready()
+        assert [s.ids("router", p, 24) for p in ("Paris is", "def add(a, b):")] == wanted
+
+
+def test_a_pair_that_cannot_work_says_why(tmp_path: Path, smollm: Path) -> None:
+    """Page sizes that differ are refused at the link by name, not found out by a hanging request."""
+    with stack(tmp_path, smollm) as s:
+        s.engine("prefill-0", "prefill", page_size=16).wait_ready()
+        s.engine("decode-0", "decode", page_size=32)
+        errors = wait_for(
+            "the refusal to show",
+            lambda: [p["error"] for p in s["decode-0"].state()["peers"] if p["error"]],
+            60.0,
+        )
+        assert "page_size" in errors[0]
+        assert not s["decode-0"].ready()
