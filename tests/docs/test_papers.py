@@ -39,9 +39,10 @@ def test_exit_codes_of_an_engine_are_on_the_operations_page():
 
 def test_every_room_is_on_the_architecture_page():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = [room for row in PDCTL_ROWS for room in row] + list(ENGINE)
-    modules = {"__main__", "args", "serve"}
-    assert [room for room in rooms if room not in modules and f"`{room}`" not in text] == []
+    rooms = [("pdctl", room) for row in PDCTL_ROWS for room in row] + [("engine", room) for room in ENGINE]
+    there = [room for top, room in rooms if (ROOT / top / room).is_dir()]
+    assert len(there) > 20
+    assert [room for room in there if f"`{room}`" not in text] == []
 
 
 def test_every_variable_that_is_no_timeout_is_explained():
