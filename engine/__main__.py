@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 
-from engine.core.errors import EngineError
+from engine.core.errors import EngineError, Exit
 
 # Verb → module and function; imported when invoked, so that the router never loads torch.
 VERBS = {
@@ -16,6 +16,7 @@ VERBS = {
     "convert": ("engine.weights.convert", "run_convert"),
     "rank": ("engine.group.rank", "run_rank"),
 }
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def main(argv: list[str]) -> int:
@@ -25,6 +26,9 @@ def main(argv: list[str]) -> int:
         return 2
     module, function = VERBS[argv[0]]
     level = os.environ.get("PD_LOG_LEVEL", "INFO").upper()
+    if level not in LEVELS:
+        print(f"engine: PD_LOG_LEVEL: {level} is none of {', '.join(LEVELS)}.", file=sys.stderr)
+        return int(Exit.CONFIG)
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("httpx", "httpcore", "uvicorn.error", "nixl"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

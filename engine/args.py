@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _positive(args: argparse.Namespace) -> None:
-    for name in ("port", "tp", "page_size", "max_running", "token_budget"):
+    for name in ("tp", "page_size", "max_running", "token_budget"):
         if getattr(args, name) < 1:
             flag = "--" + name.replace("_", "-")
             raise ConfigError("bad_flag", f"{flag} is {getattr(args, name)}; it must be at least 1.")
@@ -48,17 +48,29 @@ def _positive(args: argparse.Namespace) -> None:
         )
 
 
+def _addresses(args: argparse.Namespace) -> None:
+    for name in ("port", "bootstrap_port"):
+        port = getattr(args, name)
+        if port is not None and not 0 < port < 65536:
+            raise ConfigError("bad_flag", f"--{name.replace('_', '-')} is {port}, not a port of 1..65535.")
+    if args.port == args.bootstrap_port:
+        raise ConfigError("bad_flag", f"--port and --bootstrap-port are both {args.port}.")
+    for peer in args.peer:
+        host, _, port = peer.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError("bad_flag", f"--peer {peer} is not HOST:PORT.")
+
+
 def check(args: argparse.Namespace, drill: bool) -> None:
     """ConfigError naming the flag that is wrong. `drill`: whether a drill token is set."""
+    if not args.instance.strip():
+        raise ConfigError("bad_flag", "--instance is empty; peers and the router know an engine by its name.")
     _positive(args)
     if args.role == "prefill" and not args.bootstrap_port:
         raise ConfigError("bad_flag", "--role prefill needs --bootstrap-port, where decodes link.")
     if args.role != "decode" and args.peer:
         raise ConfigError("bad_flag", f"--peer is for --role decode, this is {args.role}.")
-    for peer in args.peer:
-        host, _, port = peer.rpartition(":")
-        if not host or not port.isdigit():
-            raise ConfigError("bad_flag", f"--peer {peer} is not HOST:PORT.")
+    _addresses(args)
     if args.legacy_bootstrap and not drill:
         raise ConfigError(
             "bad_flag",

@@ -116,7 +116,7 @@ class Serve:
         self.code = code
         log.error("%s ends: %s (exit %d %s)", self.config.instance, why, code, code.name)
         kill(self.ranks)
-        self.client.fail_all(f"The engine ended: {why}.")
+        self.client.fail_all("engine_failed", f"The engine ended: {why}.")
 
     async def _leave(self, watching: asyncio.Task[None]) -> None:
         """SIGTERM: refuse new requests, let running ones end within PD_DRAIN_TIMEOUT, stop the ranks."""
@@ -126,5 +126,5 @@ class Serve:
         while self.client.busy and time.monotonic() < deadline and not watching.done():
             await asyncio.sleep(0.05)
         watching.cancel()
-        self.client.fail_all("The engine was stopped.")
+        self.client.fail_all("draining", "The engine was stopped.")
         self.client.send(Stop())

@@ -38,13 +38,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except _USAGE as error:
-        if not str(error) and type(error).__name__ == "NoArgsIsHelpError":
+        if type(error).__name__ == "NoArgsIsHelpError" and not as_json:
+            # The help itself, as click has made it.
+            print(_said(error), file=sys.stderr)
             return Exit.USAGE
         return _report(PdctlError("usage", _sentence(error), _help(error), Exit.USAGE), as_json)
+    except OSError as error:
+        if error.filename is None:
+            return _report(_internal(error), as_json)
+        return _report(PdctlError("file", f"{error.filename}: {error.strerror}.", exit=Exit.USAGE), as_json)
     except Exception as error:  # noqa: BLE001 - the last stop: reported, never a traceback
-        message = f"pdctl failed by its own fault: {type(error).__name__}: {error}"
-        hint = "Run it again with PDCTL_DEBUG=1 for the traceback."
-        return _report(PdctlError("internal", message, hint), as_json)
+        return _report(_internal(error), as_json)
+
+
+def _internal(error: Exception) -> PdctlError:
+    message = f"pdctl failed by its own fault: {type(error).__name__}: {error}"
+    return PdctlError("internal", message, "Run it again with PDCTL_DEBUG=1 for the traceback.")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -53,8 +62,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _sentence(error: BaseException) -> str:
-    text = str(error.format_message() if hasattr(error, "format_message") else error).strip()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return "A verb is missing."
+    text = _said(error)
     return text if text.endswith((".", "?", ")")) else f"{text}."
+
+
+def _said(error: BaseException) -> str:
+    return str(error.format_message() if hasattr(error, "format_message") else error).strip()
 
 
 def _help(error: BaseException) -> str:

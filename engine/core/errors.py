@@ -23,9 +23,10 @@ class Exit(IntEnum):
 
 
 class EngineError(Exception):
-    """A failure with a stable code. `hint` says what to do next, may be empty."""
+    """A failure with a stable code. `hint` says what to do next, may be empty; `status` is for HTTP."""
 
     exit: Exit = Exit.INTERNAL
+    status: int = 500
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         super().__init__(f"{message} {hint}".strip())
@@ -36,6 +37,7 @@ class EngineError(Exception):
 
 class ConfigError(EngineError):
     exit = Exit.CONFIG
+    status = 400
 
 
 class ModelError(EngineError):

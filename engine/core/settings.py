@@ -126,6 +126,13 @@ class Settings:
         self._values[setting.name] = effective
         return effective
 
+    def set_all(self, values: Mapping[str, float], now: float) -> None:
+        """Change all of these or, with a ConfigError, none."""
+        trial = Settings(dict(self._values))
+        for name, value in values.items():
+            trial.set(name, value, now)
+        self._values.update(trial._values)
+
     def document(self) -> dict[str, dict[str, object]]:
         """The `timeouts` object of /v1/state."""
         return {

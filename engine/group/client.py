@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from engine.core.errors import RequestError, status_of
+from engine.core.errors import RequestError
 from engine.core.types import Request
 from engine.group.messages import (
     Abort,
@@ -139,17 +139,17 @@ class GroupClient:
                 "engine_failed", f"The leader did not answer within {ADMIN_TIMEOUT:g} s.", 504
             ) from None
         if reply.code is not None:
-            raise RequestError(reply.code, reply.message, status_of(reply.code))
+            raise RequestError(reply.code, reply.message, reply.status)
         return reply.document
 
     @property
     def busy(self) -> bool:
         return bool(self._streams)
 
-    def fail_all(self, message: str) -> None:
-        """End every open stream here: the ranks are lost and nobody else will."""
+    def fail_all(self, code: str, message: str) -> None:
+        """End every open stream here: the ranks are lost or about to stop, and nobody else will."""
         for id in list(self._streams):
-            self._on_out(Out(id=id, code="engine_failed", message=message))
+            self._on_out(Out(id=id, code=code, message=message))
 
     def send(self, message: object) -> None:
         self._outbox.put(message)

@@ -21,7 +21,11 @@ QUEUES: tuple[Stage, ...] = (
 
 def requests(life: Lifecycle, rooms: dict[int, dict[str, Any]], now: float) -> list[dict[str, Any]]:
     """One entry per live request; `rooms` is the transfer layer's view by room id."""
-    return [_request(seq, rooms.get(seq.request.room or -1), life, now) for seq in life.sequences.values()]
+    return [_request(seq, _room(seq, rooms), life, now) for seq in life.sequences.values()]
+
+
+def _room(seq: Sequence, rooms: dict[int, dict[str, Any]]) -> dict[str, Any] | None:
+    return None if seq.request.room is None else rooms.get(seq.request.room)
 
 
 def _request(seq: Sequence, room: dict[str, Any] | None, life: Lifecycle, now: float) -> dict[str, Any]:
@@ -32,7 +36,7 @@ def _request(seq: Sequence, room: dict[str, Any] | None, life: Lifecycle, now: f
             stage = "transferring"
     room = room or {}
     return {
-        "id": seq.id,
+        "id": seq.request.id,
         "room": seq.request.room,
         "stage": stage,
         "age_s": round(now - seq.arrived, 3),

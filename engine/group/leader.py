@@ -97,7 +97,7 @@ class Leader:
 
     def _queued(self, rid: str) -> bool:
         """The queue deadline: a request that has been in no batch yet ends; any other is not meant."""
-        seq = self.life.sequences.get(rid)
+        seq = self.life.find(rid, None)
         if seq is None or seq.stage != "waiting" or seq.holding or seq.preempted:
             return False
         message = f"In no batch after PD_QUEUE_TIMEOUT={self.settings['queue']:g} s."
@@ -111,12 +111,11 @@ class Leader:
     def ended(self, room: int, rid: str, outcome: Outcome) -> None:
         """Transfer sink: a room has its final state. The caller hears of it before this thread goes on."""
         at = time.monotonic()
-        if outcome.kind == "done":
-            seq = self.life.sequences.get(rid)
-            if seq is not None and seq.stop_after_prefill:
-                self._emit(Out(id=rid, tokens=list(seq.output), finish="handed_over"))
-        else:
-            self._emit(Out(id=rid, code=outcome.code, message=outcome.message))
+        seq = self.life.sequences.get(rid)
+        if seq is not None and outcome.kind != "done":
+            self._emit(Out(id=seq.request.id, code=outcome.code, message=outcome.message))
+        elif seq is not None and seq.stop_after_prefill:
+            self._emit(Out(id=seq.request.id, tokens=list(seq.output), finish="handed_over"))
         self.post(lambda: self.life.room_ended(rid, outcome.kind, outcome.code, at))
 
     def ready(self, room: int, rid: str, first: FirstToken) -> None:
@@ -253,8 +252,7 @@ def admin(leader: Leader, verb: str, args: dict[str, Any]) -> dict[str, Any]:
     elif verb == "resume":
         leader.resume()
     elif verb == "timeouts":
-        for name, value in args.items():
-            leader.settings.set(name, value, time.time())
+        leader.settings.set_all(args, time.time())
         leader.transfer.timeouts_changed()
         return leader.settings.document()
     elif verb == "faults":

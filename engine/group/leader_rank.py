@@ -229,9 +229,10 @@ def _administer(leader: Leader, message: Admin, outbox: Outbox) -> None:
             document = admin(leader, message.verb, message.args)
             outbox.put(AdminReply(seq=message.seq, document=document))
         except EngineError as error:
-            outbox.put(AdminReply(seq=message.seq, code=error.code, message=str(error)))
+            reply = AdminReply(seq=message.seq, code=error.code, message=str(error), status=error.status)
+            outbox.put(reply)
         except (TypeError, ValueError) as error:
-            outbox.put(AdminReply(seq=message.seq, code="invalid_request", message=str(error)))
+            outbox.put(AdminReply(seq=message.seq, code="invalid_request", message=str(error), status=400))
 
     if message.verb in AT_ONCE:
         answer()

@@ -59,6 +59,7 @@ class Lifecycle:
         self._wall = wall
         # Owners whose pages a posted read or a remote write may still touch: quarantined at their end.
         self._reachable: set[str] = set()
+        self._renamed: dict[str, str] = {}  # id → key of a live request that is not named by its id
 
     # requests in ------------------------------------------------------------------------------------
 
@@ -71,17 +72,30 @@ class Lifecycle:
             self._emit(Out(id=request.id, code=refusal[0], message=refusal[1]))
             return
         now = self._clock()
-        seq = Seq(request, now, since=now)
-        self.sequences[request.id] = seq
+        seq = Seq(request, now, since=now, key=self._key(request.id))
+        self.sequences[seq.id] = seq
         if request.room is None:
             self.scheduler.add(seq)
             return
-        self.by_room[request.room] = request.id
+        self.by_room[request.room] = seq.id
         try:
             self._open(seq, request.room, prefill_leg)
         except RequestError as error:
-            self._emit(Out(id=seq.id, code=error.code, message=str(error)))
+            self._emit(Out(id=request.id, code=error.code, message=str(error)))
             self._end(seq, "failed", error.code, now)
+
+    def _key(self, id: str) -> str:
+        """A name that owns nothing yet. Ids come back: a client may retry while pages are quarantined.
+
+        The suffix has a space, which no id has.
+        """
+        key, uses = id, 1
+        while key in self._reachable:
+            uses += 1
+            key = f"{id} {uses}"
+        if key != id:
+            self._renamed[id] = key
+        return key
 
     def _open(self, seq: Seq, room: int, prefill_leg: bool) -> None:
         """Start a leg; RequestError while the room's earlier life is not over yet."""
@@ -98,7 +112,7 @@ class Lifecycle:
         length = len(request.prompt)
         if self.draining:
             return "draining", "This engine is draining and takes no new request."
-        if request.id in self.sequences:
+        if self.find(request.id, None) is not None:
             return "invalid_request", f"Request id {request.id} is in use by a running request."
         if request.room is not None and request.room in self.by_room:
             return "invalid_request", f"Room {request.room} is in use by a running request."
@@ -116,7 +130,9 @@ class Lifecycle:
         return None
 
     def find(self, id: str, room: int | None) -> Seq | None:
-        return self.sequences.get(id or self.by_room.get(room if room is not None else -1, ""))
+        """The live request of this id, or of this room when `id` is empty."""
+        key = self._renamed.get(id, id)
+        return self.sequences.get(key or self.by_room.get(room if room is not None else -1, ""))
 
     # requests out -----------------------------------------------------------------------------------
 
@@ -128,24 +144,22 @@ class Lifecycle:
         if by == "stop":
             self._end(seq, "done", "", self._clock())
             return True
-        self.fail(seq, "aborted", f"Aborted by {by}.", outcome="aborted")
+        self._emit(Out(id=seq.request.id, code="aborted", message=f"The request was aborted by {by}."))
+        if self._end(seq, "aborted", "aborted", self._clock()) and seq.request.room is not None:
+            self._rooms.abort(seq.request.room, by)
         return True
 
-    def fail(self, seq: Seq, code: str, message: str, outcome: str = "failed") -> None:
-        """End a request as failed or aborted and tell its caller and the other leg."""
-        self._emit(Out(id=seq.id, code=code, message=message))
-        room = seq.request.room
-        if not self._end(seq, outcome, code, self._clock()) or room is None:
-            return
-        if outcome == "aborted":
-            self._rooms.abort(room, message)
-        else:
-            self._rooms.fail(room, code, message)
+    def fail(self, seq: Seq, code: str, message: str) -> None:
+        """End a request as failed and tell its caller and the other leg."""
+        self._emit(Out(id=seq.request.id, code=code, message=message))
+        if self._end(seq, "failed", code, self._clock()) and seq.request.room is not None:
+            self._rooms.fail(seq.request.room, code, message)
 
     def _end(self, seq: Seq, outcome: str, code: str, at: float) -> bool:
         """The one end of a request: off every queue, counted, its pages free or quarantined."""
         if self.sequences.pop(seq.id, None) is None:
             return False
+        self._renamed.pop(seq.request.id, None)
         if seq.request.room is not None:
             self.by_room.pop(seq.request.room, None)
         self.scheduler.drop(seq)
@@ -232,7 +246,7 @@ class Lifecycle:
             finish = "stop"
         elif len(seq.output) >= sampling.max_tokens or not self._can_grow(seq):
             finish = "length"
-        self._emit(Out(id=seq.id, tokens=[token], finish=finish))
+        self._emit(Out(id=seq.request.id, tokens=[token], finish=finish))
         if finish is not None:
             self._end(seq, "done", "", self._clock())
 

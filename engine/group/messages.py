@@ -121,6 +121,7 @@ class AdminReply(msgspec.Struct, tag="admin_reply", frozen=True, kw_only=True):
     document: dict[str, Any] = {}
     code: str | None = None
     message: str = ""
+    status: int = 500  # HTTP, of a code
 
 
 ToParent = Up | Fatal | RankBeat | Out | Snapshot | AdminReply

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.core.errors import ConfigError, EngineError, RequestError
+from engine.core.errors import EngineError, RequestError
 
 ERROR_MARK = b'data: {"error"'
 _TYPES = {
@@ -38,16 +38,9 @@ class ParamError(RequestError):
         self.param = param
 
 
-def http_status(error: EngineError) -> int:
-    """Status a client sees: that of a RequestError, 400 for a wrong setting, else the engine's own fault."""
-    if isinstance(error, RequestError):
-        return error.status
-    return 400 if isinstance(error, ConfigError) else 500
-
-
 def error_document(error: EngineError) -> dict[str, Any]:
     """The `{"error": ...}` object of one failure."""
-    status = http_status(error)
+    status = error.status
     return {
         "error": {
             "message": f"{error.message} {error.hint}".strip(),
@@ -63,7 +56,7 @@ def json_response(document: object, status: int = 200, headers: dict[str, str] |
 
 
 def error_response(error: EngineError, headers: dict[str, str] | None = None) -> Response:
-    return json_response(error_document(error), http_status(error), headers)
+    return json_response(error_document(error), error.status, headers)
 
 
 def error_event(error: EngineError) -> bytes:

@@ -9,9 +9,5 @@ from engine.core.settings import Settings
 
 def set_timeouts(settings: Settings, args: dict[str, Any], now: float) -> dict[str, dict[str, object]]:
     """Apply {name or PD_* variable: seconds} and return the document; ConfigError changes nothing."""
-    trial = Settings.from_env({})
-    for name, value in args.items():
-        trial.set(name, value, now)
-    for name, value in args.items():
-        settings.set(name, value, now)
+    settings.set_all(args, now)
     return settings.document()

@@ -43,5 +43,6 @@ async def read_call(request: Request) -> Call:
     """The call of an HTTP request; RequestError when its body is no object or `model` or `stream` is odd."""
     body = await read_object(request)
     seen = convert(body, _Body)
-    headers = {name: value for name in _FORWARDED if (value := request.headers.get(name)) is not None}
+    given = ((name, request.headers.get(name)) for name in _FORWARDED)
+    headers = {name: value for name, value in given if value is not None and value.isascii()}
     return Call(request.url.path, body, bool(seen.stream), seen.model or "", headers)

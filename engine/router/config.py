@@ -28,12 +28,12 @@ def _bad(text: str, form: str, why: str) -> ConfigError:
 
 
 def _url(text: str, url: str, form: str) -> str:
-    parts = urlsplit(url)
     try:
-        port = parts.port
-    except ValueError:
-        port = None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port or parts.path.strip("/"):
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as e:
+        raise _bad(text, form, f"{url!r} is not http://host:port ({e})") from None
+    if parts.scheme not in ("http", "https") or not host or not port or parts.path.strip("/"):
         raise _bad(text, form, f"{url!r} is not http://host:port")
     return url.rstrip("/")
 
@@ -71,6 +71,8 @@ def parse_args(argv: Sequence[str]) -> RouterConfig:
     parser.add_argument("--decode", action="extend", nargs="+", default=[], metavar=_DECODE)
     parser.add_argument("--served-model-name", default="default")
     args = parser.parse_args(argv)
+    if not 0 <= args.port <= 65535:
+        raise ConfigError("bad_flag", f"--port is {args.port}, not a port of 0..65535.")
     engines = [*map(parse_prefill, args.prefill), *map(parse_decode, args.decode)]
     if len({e.instance for e in engines}) < len(engines):
         raise ConfigError("bad_engine", "Two engines have the same name.", "Names are unique in a fleet.")

@@ -86,8 +86,8 @@ class Dispatcher:
         if work.cancelled() and error is None:
             self._end(entry, "aborted", "client")
         elif error is None:
-            failed = out.failed_inside
-            self._end(entry, "failed" if failed else "done", failed)
+            code = out.failed_inside
+            self._end(entry, "done" if code is None else "aborted" if code == "aborted" else "failed", code)
         elif isinstance(error, Stalled):
             self._end(entry, "aborted", "client_stalled")
         else:

@@ -84,7 +84,8 @@ class Legs:
             raise Refused(leg.engine, str(e) or type(e).__name__) from None
         except httpx.HTTPError as e:
             self._ledger.leg(entry, leg.side, "failed", self._clock())
-            message = f"{leg.engine.instance} broke off during {leg.side}: {str(e) or type(e).__name__}."
+            why = str(e).rstrip(".") or type(e).__name__
+            message = f"{leg.engine.instance} broke off during {leg.side}: {why}."
             raise RequestError("engine_lost", message, 502, "See whether it restarted.") from None
         except RequestError:
             self._ledger.leg(entry, leg.side, "failed", self._clock())

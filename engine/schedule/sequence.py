@@ -12,7 +12,8 @@ class Sequence:
     """`computed` counts tokens whose KV is in the pool; `output` are generated tokens.
 
     `stop_after_prefill` marks a prefill leg (ends in the inflight queue after one token), and
-    `holding` keeps a decode leg out of batches until its KV has arrived.
+    `holding` keeps a decode leg out of batches until its KV has arrived. `key` is its name inside the
+    engine where the request's id is still the owner of quarantined pages.
     """
 
     request: Request
@@ -25,10 +26,11 @@ class Sequence:
     computed: int = 0
     output: list[int] = field(default_factory=list)
     preempted: int = 0
+    key: str | None = None
 
     @property
     def id(self) -> str:
-        return self.request.id
+        return self.key or self.request.id
 
     @property
     def tokens(self) -> list[int]:

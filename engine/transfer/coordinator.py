@@ -207,6 +207,11 @@ class Transfer:
         if code and self.receiver is not None:
             self.receiver.on_refused(address, code, message)
 
+    def forgotten(self, address: str) -> None:
+        self._peers.forgotten(address)
+        if self.receiver is not None:
+            self.receiver.on_forgotten(address)
+
     def message(self, peer: PeerKey, message: m.RoomMessage) -> None:
         rooms = self.sender or self.receiver
         if rooms is not None:

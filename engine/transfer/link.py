@@ -49,6 +49,9 @@ class LinkEvents(Protocol):
     def refused(self, address: str, code: str, message: str) -> None:
         """A dial ended without a link; `code` is empty when it may just be too early."""
 
+    def forgotten(self, address: str) -> None:
+        """An address that never linked is dialed no more."""
+
     def message(self, peer: PeerKey, message: m.RoomMessage) -> None: ...
 
 
@@ -213,6 +216,7 @@ class Link:
             except TimeoutError:
                 backoff = min(backoff * 2, BACKOFF[1])
         del self._wakes[address]
+        self._events.forgotten(address)
 
     async def _dial(self, address: str, last: PeerKey | None) -> PeerKey | None:
         """One connection until it ends; the peer's key once it said Welcome. Raises only when refused."""

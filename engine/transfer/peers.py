@@ -103,6 +103,10 @@ class Peers:
             if not known:
                 self._unlinked[address] = message
 
+    def forgotten(self, address: str) -> None:
+        with self._lock:
+            self._unlinked.pop(address, None)
+
     def on_report(self, report: c.Report) -> None:
         """A rank's answer about a peer; other reports are ignored."""
         if not isinstance(report, c.PeerAdded | c.PeerError):

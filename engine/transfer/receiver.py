@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from engine.core.errors import RequestError
 from engine.core.settings import BY_NAME, Settings
@@ -121,6 +122,11 @@ class Receiver:
                 if entry.peer is None and entry.hint == address and not entry.ended:
                     self._end(entry, outcome)
 
+    def on_forgotten(self, address: str) -> None:
+        """Nobody dials `address` any more; a new demand starts without the old refusal."""
+        with self._box:
+            self._refused.pop(address, None)
+
     def on_message(self, peer: PeerKey, message: m.RoomMessage) -> None:
         with self._box:
             entry = self._rooms.get(message.room)
@@ -138,7 +144,8 @@ class Receiver:
                 case m.Done() if entry.wanted and not entry.ended:
                     self._on_done(entry, peer, message)
                 case m.Failed() if not entry.ended:
-                    self._end(entry, Outcome("failed", message.code, message.message), tell=False)
+                    kind: Literal["aborted", "failed"] = "aborted" if message.code == "aborted" else "failed"
+                    self._end(entry, Outcome(kind, message.code, message.message), tell=False)
                 case _:
                     self.counters.late_completions += 1
 

@@ -124,7 +124,10 @@ def hoist(argv: list[str]) -> list[str]:
         elif word == "--json" or word.startswith("--fleet="):
             front.append(word)
         elif word == "--fleet":
-            front += [word, *[w for w in [next(words, None)] if w is not None]]
+            path = next(words, None)
+            if path is None:
+                raise ConfigError("usage", "Option '--fleet' requires an argument.", "See `pdctl --help`.")
+            front += [word, path]
         else:
             rest.append(word)
     return front + rest

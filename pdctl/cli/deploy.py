@@ -11,7 +11,7 @@ from pdctl.cli.session import confirm, session
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import apply_deploy, plan_deploy, unready
+from pdctl.flows.deploy import apply_deploy, plan_deploy, prove_started, unready
 from pdctl.plan.step import Plan
 from pdctl.remote.journal import Journal
 from pdctl.remote.lock import fleet_lock
@@ -53,6 +53,10 @@ def _deploy(context: Context, as_json: bool, yes: bool, wait: float) -> Exit:
         with Journal(context.fleet.paths.journal, "deploy") as journal:
             apply_deploy(deploy, journal)
     bad = unready(context.fleet)
+    if bad and not changes:
+        with Journal(context.fleet.paths.journal, "deploy") as journal:
+            prove_started(context, wait, journal)
+        bad = unready(context.fleet)
     if bad and not changes:
         raise PdctlError(
             "unhealthy",

@@ -51,7 +51,7 @@ def arm(
     if s.json:
         show_json({"schema": 1, "engine": engine, "armed": fault, "count": count, "value": value})
     else:
-        print(f"{fault} armed on {engine}, " + (f"{count} times" if count else "until disarmed"))
+        print(f"{fault} armed on {engine}, " + (f"for {count} of its hits" if count else "until disarmed"))
 
 
 @app.command()

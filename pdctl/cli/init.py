@@ -21,8 +21,8 @@ def command(
         str, typer.Option(help="A known model's name, a folder or a GGUF file.")
     ] = "smollm2-135m",
     tp: Annotated[int, typer.Option(min=1, help="Tensor-parallel ranks of each engine.")] = 1,
-    prefills: Annotated[int, typer.Option(min=1)] = 1,
-    decodes: Annotated[int, typer.Option(min=1)] = 1,
+    prefills: Annotated[int, typer.Option(min=1, help="Prefill engines of the cell.")] = 1,
+    decodes: Annotated[int, typer.Option(min=1, help="Decode engines of the cell.")] = 1,
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     profile: Annotated[str, typer.Option(help="default, production or drill.")] = "default",
     drill: Annotated[

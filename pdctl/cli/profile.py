@@ -12,7 +12,7 @@ from pdctl.cli.session import session
 from pdctl.exits import Exit
 from pdctl.fleet.edit import set_value
 from pdctl.fleet.profile import load_profile, profile_names
-from pdctl.flows.live import set_live
+from pdctl.flows.live import check_live, set_live
 from pdctl.render.profile import show_diff, show_list, show_profile, values_document
 from pdctl.render.table import show_json
 
@@ -89,6 +89,8 @@ def set_command(
     if not equals:
         raise typer.BadParameter("must be NAME=VALUE.", param_hint="NAME=VALUE")
     by = f"{getpass.getuser()}@{socket.gethostname()}"
+    if live:
+        check_live(env)
     change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
     results: dict[str, str] = {}
     if live:

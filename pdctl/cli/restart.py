@@ -38,6 +38,8 @@ def command(
             return _together(context, _cell(context, name), s.json)
         if name is None:
             raise ConfigError("no_unit", "Name the unit to restart.", "Or restart a whole cell with --co.")
+        if name in context.fleet.cells and name not in (u.name for u in context.fleet.units()):
+            raise ConfigError("cell_alone", f"{name} is a cell.", f"Run `pdctl restart --co {name}`.")
         unit = context.fleet.unit(name)
         confirm(f"{risk(context, unit)} Restart {unit.name} alone?", yes)
         return _alone(context, unit, wait, s.json)
@@ -73,6 +75,10 @@ def _together(context: Context, cell: Cell, as_json: bool) -> Exit:
     with fleet_lock(paths.lock, f"pdctl {what}", context.say), Journal(paths.journal, what) as journal:
         report = co_restart.run(context, cell.name, context.say)
         journal.note("co-restart", report=report.document())
+        if not report.ok:
+            machine = report.cells[-1].machine
+            state = "interrupted" if report.exit is Exit.INTERRUPTED else "failed"
+            journal.ends(state, f"{machine.at}: {machine.reason or machine.event}")
     if as_json:
         show_json(report.document())
     else:

@@ -50,6 +50,8 @@ def command(
         ):
             report = run(context, options)
             journal.note("tune-timeout", ok=report.ok, applied=report.applied, evidence=report.evidence)
+            if not report.ok:
+                journal.ends("failed", f"not proved, see {report.evidence}")
     if s.json:
         show_json(report.document())
     else:

@@ -78,7 +78,9 @@ def _inflight(
         return _judge(prefill, "moving", "its KV is being written")
     if decode and decode[0].fresh and decode[1].stage == "waiting":
         return _no_pages(prefill, decode)
-    if leg.stage_age < patience(view):
+    # A decode that has just granted it a place moved it, however long the prefill waited for that.
+    still = min(leg.stage_age, decode[1].stage_age) if decode else leg.stage_age
+    if still < patience(view):
         return _judge(prefill, "moving", "its KV is being handed over")
     name = decode[0].name if decode else (decode_name or (leg.peer or "decode").split("/")[0])
     other = facts.engine(name)

@@ -60,7 +60,7 @@ def collect(units: Units, names: Sequence[str], local: bool) -> dict[str, HostFa
 def last_end(lines: Sequence[str]) -> int | None:
     """The exit of the life before this one, from the keeper's own lines in the log."""
     for line in reversed(lines):
-        found = _ENDED.match(line)
+        found = _ENDED.search(line)
         if found:
             return -int(found["signal"]) if found["signal"] else int(found["code"])
     return None

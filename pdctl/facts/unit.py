@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass, replace
 
+PORT_TAKEN = 73
 # Exit codes that the bundled engine promises (its half of the contract).
 ENGINE_EXITS = {
     0: "a clean stop",
@@ -12,7 +13,7 @@ ENGINE_EXITS = {
     70: "the engine's own fault",
     71: "a rank process died",
     72: "a rank process froze",
-    73: "a port was in use",
+    PORT_TAKEN: "a port was in use",
     74: "the model is missing or damaged",
 }
 

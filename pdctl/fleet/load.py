@@ -14,7 +14,13 @@ from pdctl.fleet.schema import FleetFile
 
 def fleet_path(given: str | None = None) -> Path:
     """--fleet, then PDCTL_FLEET, then ./fleet.toml; a folder means the fleet.toml inside it."""
-    path = Path(given or os.environ.get("PDCTL_FLEET") or "fleet.toml").expanduser().absolute()
+    named = Path(given or os.environ.get("PDCTL_FLEET") or "fleet.toml").expanduser()
+    try:
+        path = named.absolute()
+    except FileNotFoundError:
+        raise ConfigError(
+            "no_folder", "The current folder is gone.", "Change to the fleet's folder."
+        ) from None
     return path / "fleet.toml" if path.is_dir() else path
 
 

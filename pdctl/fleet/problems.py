@@ -28,7 +28,7 @@ _SENTENCES = {
     "model_type": "must be a table.",
     "string_too_short": "must not be empty.",
 }
-_NAME_RULE = (
+NAME_RULE = (
     "is not a valid name: lower-case letters, digits and dashes, at most 40, not starting with a dash."
 )
 
@@ -95,7 +95,7 @@ def _sentence(model: type[BaseModel], keys: Keys, item: Any, bad_key: bool) -> s
         near = difflib.get_close_matches(str(item["input"]), valid.split(", "), 1)
         return f"must be one of {valid}." + (f" Did you mean {near[0]}?" if near else "")
     if kind == "string_pattern_mismatch":
-        return "is not a variable's name." if "A-Z" in ctx["pattern"] else _NAME_RULE
+        return "is not a variable's name." if "A-Z" in ctx["pattern"] else NAME_RULE
     if kind in ("greater_than_equal", "less_than_equal"):
         return f"must be {'at least' if 'ge' in ctx else 'at most'} {ctx.get('ge', ctx.get('le'))}."
     return _SENTENCES.get(kind, f"is wrong: {item['msg']}.")

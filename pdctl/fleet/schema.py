@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
+NAME = r"^[a-z0-9][a-z0-9-]{0,39}$"
+Name = Annotated[str, Field(pattern=NAME)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Dtype = Literal["float32", "bfloat16"]
+DTYPES: tuple[str, ...] = get_args(Dtype)
 Role = Literal["prefill", "decode", "both"]
 Side = Literal["prefill", "decode", "both", "router"]
 
@@ -30,15 +34,15 @@ class FleetTable(Strict):
 class ModelTable(Strict):
     """`path` is a Hugging Face folder or a GGUF file, relative to the fleet file or with ~."""
 
-    path: str
-    name: str
+    path: Text
+    name: Text
 
 
 class HostTable(Strict):
     """`root` holds releases, units and logs on that host; `python` runs the engines there."""
 
     transport: Literal["local", "ssh"] = "local"
-    address: str = "127.0.0.1"
+    address: Text = "127.0.0.1"
     units: Literal["auto", "process", "systemd"] = "auto"
     root: str | None = None
     python: str | None = None
@@ -56,7 +60,7 @@ class EngineTable(Strict):
     bootstrap_port: Port | None = None
     kind: Literal["bundled", "sglang", "vllm"] = "bundled"
     tp: Count = 1
-    dtype: Literal["float32", "bfloat16"] | None = None
+    dtype: Dtype | None = None
     device: Literal["cpu", "cuda"] | None = None
     pages: Count | None = None
     page_size: Count | None = None
@@ -103,7 +107,7 @@ class Verified(Strict):
 class ValueTable(Strict):
     value: str
     side: Side
-    reason: Annotated[str, Field(min_length=1)]
+    reason: Text
     changed_at: str | None = None
     changed_by: str | None = None
     verified: Verified | None = None

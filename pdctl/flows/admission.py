@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pdctl.errors import PdctlError
+from pdctl.errors import ConfigError
 from pdctl.flows import admin
 from pdctl.flows.context import Context
 
@@ -28,7 +28,7 @@ def resume(ctx: Context) -> list[str]:
 
 
 def abort(ctx: Context, id: str) -> None:
-    """End one request at the router and with it both legs; PdctlError when the router does not know it."""
+    """End one request at the router and with it both legs; ConfigError when the router does not know it."""
     answer = admin.post(ctx, ctx.fleet.router.url, "abort", {"id": id})
     if answer.get("aborted") is False:
-        raise PdctlError("unknown_request", f"The router has no request {id}.", "See `pdctl requests`.")
+        raise ConfigError("unknown_request", f"The router has no request {id}.", "See `pdctl requests`.")

@@ -67,7 +67,7 @@ def _attempt(machine: Machine, act: Callable[[float], None]) -> Machine:
     except PdctlError as error:
         return advance(machine, Event.FAILED, error.message)
     except KeyboardInterrupt:
-        return advance(machine, Event.INTERRUPTED, "Interrupted.")
+        return advance(machine, Event.INTERRUPTED)
     return advance(machine, Event.PASSED)
 
 
@@ -95,7 +95,7 @@ def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
 
 def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: float | None) -> CellReport:
     order = [*steps.prefills, *steps.decodes]
-    true_now = truth(machine)
+    true_now = truth(machine, steps.alone)
     if machine.stage is not Stage.DONE:
         true_now += steps.observe()
     return CellReport(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pdctl.errors import PdctlError
 from pdctl.fleet.model import Engine
 from pdctl.flows.http import call, error_of
+from pdctl.remote.fanout import begin
 
 SMALL = "The capital of France is"
 # About 250 tokens: many pages, and more than one chunk on small token budgets.
@@ -55,10 +56,9 @@ def _once(prefill: Engine, decode: Engine, model: str, prompt: str, timeout: flo
         "bootstrap_port": prefill.bootstrap_port,
         "bootstrap_room": secrets.randbits(62) or 1,
     }
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(_leg, prefill, body, id, timeout)
-        (answer, wrong) = pool.submit(_leg, decode, body, id, timeout).result()
-        (_, other) = first.result()
+    first = begin(partial(_leg, prefill, body, id, timeout))
+    (answer, wrong) = begin(partial(_leg, decode, body, id, timeout)).result()
+    (_, other) = first.result()
     problem = wrong or other
     if problem:
         return "", problem
@@ -70,10 +70,10 @@ def _once(prefill: Engine, decode: Engine, model: str, prompt: str, timeout: flo
 def send(prefill: Engine, decode: Engine, model: str, size: str, timeout: float = 30.0) -> Canary:
     """Two passes of one size; both must answer alike and say something."""
     prompt = SMALL if size == "small" else LARGE
-    begin = time.monotonic()
+    started = time.monotonic()
     text, problem = _once(prefill, decode, model, prompt, timeout)
     if not problem:
         again, problem = _once(prefill, decode, model, prompt, timeout)
         if not problem and again != text:
             problem = f"the same greedy request gave {text!r}, then {again!r}"
-    return Canary(prefill.name, decode.name, size, text, time.monotonic() - begin, problem)
+    return Canary(prefill.name, decode.name, size, text, time.monotonic() - started, problem)

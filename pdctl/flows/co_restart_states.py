@@ -93,14 +93,21 @@ def advance(machine: Machine, event: Event, reason: str = "") -> Machine:
     return replace(machine, stage=end, at=machine.stage, event=event, reason=reason)
 
 
-def truth(machine: Machine) -> list[str]:
-    """What is true now, as sentences, from the stages passed; the driver adds what it can observe."""
+def truth(machine: Machine, alone: bool = True) -> list[str]:
+    """What is true now, as sentences, from the stages passed; the driver adds what it can observe.
+
+    `alone`: the router holds everything, because no other cell serves.
+    """
     if machine.stage is Stage.DONE:
         return ["Both sides run new lives, every edge is linked and answered, admissions are open."]
     if machine.stage is Stage.UNTOUCHED:
-        return ["Nothing was stopped. Admissions are as they were."]
+        if machine.event is Event.FAILED:
+            return ["Nothing was stopped. Admissions are as they were."]
+        return ["Nothing was stopped. The hold may yet reach the router; `pdctl resume` ends it."]
     done = set(machine.passed)
-    lines = ["Admissions are held: new requests wait at the router until its hold timeout, then fail."]
+    lines = ["The cell is cordoned: the router sends it nothing, other cells serve."]
+    if alone:
+        lines = ["Admissions are held: new requests wait at the router until its hold timeout, then fail."]
     if Stage.START_DECODE in done:
         lines.append("Prefills and decodes run new lives.")
     elif Stage.START_PREFILL in done:

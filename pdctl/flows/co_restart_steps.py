@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
+from functools import partial
 from typing import Any, TypeVar
 
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
@@ -20,6 +21,7 @@ from pdctl.flows.co_restart_canary import Canary, send
 from pdctl.flows.co_restart_report import Start
 from pdctl.flows.context import Context
 from pdctl.flows.waiting import until
+from pdctl.remote.fanout import begin
 
 T = TypeVar("T")
 DRAIN_DEFAULT = 30.0
@@ -30,11 +32,10 @@ class StageFailed(PdctlError):
 
 
 def together(engines: Sequence[Engine], act: Callable[[Engine], T]) -> list[T]:
-    """`act` on every engine at once; the first error is raised after all have ended."""
-    if not engines:
-        return []
-    with ThreadPoolExecutor(len(engines)) as pool:
-        return [f.result() for f in [pool.submit(act, engine) for engine in engines]]
+    """`act` on every engine at once; the first error is raised after all have ended, Ctrl-C at once."""
+    acting = [begin(partial(act, engine)) for engine in engines]
+    wait(acting)
+    return [future.result() for future in acting]
 
 
 class Steps:
@@ -43,7 +44,7 @@ class Steps:
     def __init__(self, ctx: Context, cell: Cell, alone: bool) -> None:
         self._ctx = ctx
         self.cell = cell
-        self._alone = alone
+        self.alone = alone
         self.decodes = [e for e in cell.engines if e.role != "prefill"]
         self.prefills = list(cell.prefills)
         self.notes: list[str] = []
@@ -69,7 +70,7 @@ class Steps:
             self._prints[engine.name] = leftovers.before(pid) if pid else leftovers.Footprint((), ())
         router = self._ctx.fleet.router
         try:
-            if self._alone:
+            if self.alone:
                 admin.post(self._ctx, router.url, "hold", timeout=seconds)
                 return
             for engine in self.cell.engines:
@@ -147,11 +148,11 @@ class Steps:
         """Started, answering, and a life that was not there before."""
 
         def one(engine: Engine) -> None:
-            begin = self._began[engine.name] = time.monotonic()
+            started = self._began[engine.name] = time.monotonic()
             self._ctx.units_of(engine).start(engine.name)
             until(lambda: self._unborn(engine), seconds, 0.1)
             state = self._state(engine)
-            took = time.monotonic() - begin
+            took = time.monotonic() - started
             was = self._was.get(engine.name)
             self.starts[engine.name] = Start(engine.name, took, None, str(state.get("incarnation")), was)
 
@@ -218,7 +219,7 @@ class Steps:
             until(self._router_behind, seconds / 2, 0.1)
         except DeadlineError as error:
             self.notes.append(f"Resumed although the router lags: {error.message}")
-        if self._alone:
+        if self.alone:
             admin.post(self._ctx, router.url, "resume", timeout=seconds / 2)
             return
         for engine in self.cell.engines:
@@ -236,8 +237,9 @@ class Steps:
         return ""
 
     def observe(self) -> list[str]:
-        """What each engine looks like now, in one sentence each; never raises."""
-        lines = []
+        """What the router and each engine look like now, in one sentence each; never raises."""
+        front = admin.state(self._ctx.fleet.router.url)
+        lines = [f"router: admission {front['admission']}" if front else "router: does not answer"]
         for engine in self.cell.engines:
             try:
                 unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])

@@ -85,6 +85,14 @@ def apply_deploy(deploy: Deploy, journal: Journal) -> None:
     run_plan(deploy.plan, journal, deploy.ctx.say)
 
 
+def prove_started(ctx: Context, wait: float, journal: Journal) -> None:
+    """Finish a deploy that ended before its units were ready; nothing when none of them still starts."""
+    hosts = list(dict.fromkeys(u.host for u in ctx.fleet.units()))
+    states = [status.state for host in hosts for status in ctx.units(host).status().values()]
+    if "activating" in states:
+        run_plan(make_plan(proof_steps(ctx, wait), gates=True), journal, ctx.say)
+
+
 def unready(fleet: Fleet) -> dict[str, str]:
     """Unit -> why it is not ready, asked of all at once; empty when the fleet serves."""
     units = {u.name: u for u in fleet.units()}

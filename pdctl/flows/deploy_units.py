@@ -117,7 +117,7 @@ def _gate(ctx: Context, units: Sequence[DesiredUnit], wait: float) -> Step:
     return Step(
         f"ready/{names}",
         "fleet",
-        f"wait until {names} is ready",
+        f"wait until ready: {names}",
         lambda: (),
         lambda: wait_ready(ctx, [u.unit for u in units], wait),
         gate=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from functools import partial
 
 import httpx
 
@@ -23,15 +24,16 @@ from pdctl.facts.missing import Missing
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.profile import engine_env
 from pdctl.flows.context import Context
+from pdctl.remote.fanout import begin
 
 HOST_DEADLINE = 5.0
 
 
 def diagnose(ctx: Context, gap: float = GAP) -> Report:
     """Collect and judge. ConfigError only for a fleet file that cannot be read."""
-    begin = time.monotonic()
+    started = time.monotonic()
     facts = asyncio.run(_gather(ctx, gap))
-    return make(facts, time.monotonic() - begin)
+    return make(facts, time.monotonic() - started)
 
 
 async def _gather(ctx: Context, gap: float) -> Facts:
@@ -91,7 +93,8 @@ async def _host(ctx: Context, host: str, names: list[str]) -> dict[str, HostFact
     local = ctx.fleet.hosts[host].spec.transport == "local"
     try:
         units = ctx.units(host)
-        return await asyncio.wait_for(asyncio.to_thread(collect, units, names, local), HOST_DEADLINE)
+        looking = begin(partial(collect, units, names, local))
+        return await asyncio.wait_for(asyncio.wrap_future(looking), HOST_DEADLINE)
     except TimeoutError:
         missing = Missing(f"host {host} did not answer within {HOST_DEADLINE:g} s")
     except PdctlError as error:

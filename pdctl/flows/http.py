@@ -9,6 +9,8 @@ import httpx
 
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
 
+_WHY = "Run `pdctl diagnose` for the cause."
+
 
 def call(
     method: str,
@@ -26,9 +28,9 @@ def call(
         with httpx.Client(trust_env=False, timeout=deadline) as client:
             answer = client.request(method, url, json=body, headers=headers)
     except httpx.TimeoutException:
-        raise DeadlineError("no_answer", f"{url} did not answer in {deadline:g} s.") from None
+        raise DeadlineError("no_answer", f"{url} did not answer in {deadline:g} s.", _WHY) from None
     except httpx.HTTPError as error:
-        raise UnreachableError("unreachable", f"{url} cannot be reached: {error}.") from None
+        raise UnreachableError("unreachable", f"{url} cannot be reached: {error}.", _WHY) from None
     try:
         document = answer.json()
     except ValueError:

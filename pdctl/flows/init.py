@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
 from pdctl.errors import ConfigError
+from pdctl.fleet.names import nearest
+from pdctl.fleet.problems import NAME_RULE
+from pdctl.fleet.schema import DTYPES, NAME
 from pdctl.fleet.shipped import package_dir, shipped_text
 from pdctl.fleet.tokens import make_token
 from pdctl.flows.model import known_models, model_path
@@ -46,6 +50,8 @@ def init_local(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
     if f"{wanted.profile}.toml" not in shipped:
         names = ", ".join(sorted(n.removesuffix(".toml") for n in shipped))
         raise ConfigError("no_profile", f"There is no shipped profile {wanted.profile}.", f"Valid: {names}.")
+    if not path.exists():
+        _check(wanted)
     (folder / "profiles").mkdir(parents=True, exist_ok=True)
     if not path.exists():
         path.write_text(fleet_text(folder, wanted), encoding="utf-8")
@@ -65,6 +71,19 @@ def init_local(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
         ignore.write_text(GITIGNORE)
         written.append(".gitignore")
     return written
+
+
+def _check(wanted: Wanted) -> None:
+    """Before anything is written, so that a mistyped flag leaves no fleet file that must be removed."""
+    if not re.fullmatch(NAME, wanted.name):
+        raise ConfigError("bad_name", f"--name {wanted.name!r} is not a valid name.", NAME_RULE)
+    if wanted.dtype not in DTYPES:
+        raise ConfigError("bad_dtype", f"--dtype {wanted.dtype} is no dtype.", nearest(wanted.dtype, DTYPES))
+    known = known_models()
+    # A path may be filled later; a bare word is a name that was mistyped.
+    if wanted.model not in known and "/" not in wanted.model and not Path(wanted.model).exists():
+        what = f"--model {wanted.model}: no known model, and no file or folder here."
+        raise ConfigError("no_model", what, nearest(wanted.model, known))
 
 
 def fleet_text(folder: Path, wanted: Wanted) -> str:

@@ -13,6 +13,13 @@ from pdctl.remote.fanout import fan_out
 QUICK = 5.0
 
 
+def check_live(env: str) -> None:
+    """ConfigError when the variable is read only at start: before a file is changed for it."""
+    variable = known().get(env)
+    if variable is not None and not variable.live:
+        raise ConfigError("not_live", f"{env} is read at start.", "Leave out --live and run `pdctl deploy`.")
+
+
 def set_live(ctx: Context, profile: str, env: str) -> dict[str, str]:
     """Unit -> "" or why it was not set. Only units whose value comes from `profile` or one extending it.
 

@@ -12,9 +12,10 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from pdctl.errors import PdctlError
+from pdctl.errors import PdctlError, UnreachableError
+from pdctl.exits import Exit
 from pdctl.fleet.model import Fleet
 from pdctl.flows import admin
 from pdctl.flows.context import Context
@@ -72,26 +73,30 @@ def read(fleet: Fleet) -> Record | None:
             "bad_recovery",
             f"{path(fleet)} cannot be read: {error}.",
             "Compare the fleet with `pdctl diagnose` (PD101, PD606), then delete the file.",
+            exit=Exit.USAGE,
         ) from None
 
 
 def restore(ctx: Context) -> list[str]:
     """Put everything back and delete the record; one sentence a change.
 
-    PdctlError when a unit that answers refuses; one that does not run has lost the live value anyway.
+    PdctlError when a unit that answers refuses. One that does not run has lost the live value anyway; one
+    that runs and is silent (frozen) keeps it, so its part of the record stays: UnreachableError names it.
     """
     record = read(ctx.fleet)
     if record is None:
         return []
     done = []
+    named = {*record.timeouts, *(engine for engine, _ in record.faults)}
+    answers = {unit for unit in named if _answers(ctx, unit)}
+    silent = {unit for unit in named - answers if _runs(ctx, unit)}
     for engine, fault in record.faults:
-        url = ctx.fleet.engine(engine).url
-        if admin.state(url):
+        if engine in answers:
+            url = ctx.fleet.engine(engine).url
             admin.post(ctx, url, "faults", {"name": fault, "armed": False}, drill=True)
             done.append(f"{engine}: {fault} disarmed")
     for unit, values in record.timeouts.items():
-        url = ctx.fleet.unit(unit).url
-        if values and admin.state(url):
+        if values and unit in answers:
             # Without looking first: the published state lags a moment behind, a skipped value would stay.
             set_live(ctx, unit, values)
             done += [f"{unit}: {name} back to {v:g} s" for name, v in values.items()]
@@ -100,8 +105,37 @@ def restore(ctx: Context) -> list[str]:
         if file.exists() and file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
             done.append(f"{file.name} as it was")
+    if silent:
+        _keep(ctx.fleet, record, silent)
     forget(ctx.fleet)
     return done
+
+
+def _answers(ctx: Context, unit: str) -> bool:
+    """A unit that has left the fleet file does not."""
+    return any(u.name == unit and admin.state(u.url) for u in ctx.fleet.units())
+
+
+def _runs(ctx: Context, unit: str) -> bool:
+    """Also when that cannot be told."""
+    known = next((u for u in ctx.fleet.units() if u.name == unit), None)
+    try:
+        return known is not None and ctx.units_of(known).status([unit])[unit].pid is not None
+    except PdctlError:
+        return True
+
+
+def _keep(fleet: Fleet, record: Record, silent: set[str]) -> NoReturn:
+    """Leave in the record what those units still have, for the next run."""
+    left = {unit: values for unit, values in record.timeouts.items() if unit in silent}
+    write(fleet, Record(left, [f for f in record.faults if f[0] in silent], {}, record.at))
+    names = ", ".join(sorted(silent))
+    raise UnreachableError(
+        "not_put_back",
+        f"{names} runs and does not answer: its timeouts and faults are still those of the drill.",
+        "Run `pdctl diagnose` for the cause, then `pdctl tune-timeout` again: it puts them back first.",
+        details=[f"{u}: {name} was {v:g} s" for u, values in left.items() for name, v in values.items()],
+    )
 
 
 def set_live(ctx: Context, unit: str, values: dict[str, float]) -> None:

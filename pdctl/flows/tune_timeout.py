@@ -157,6 +157,8 @@ def _drill(ctx: Context, report: TuneReport) -> None:
             report.proofs.append(prove(ctx, prefill, decode, short))
     finally:
         report.put_back = tune_recovery.restore(ctx)
+        for line in report.put_back:
+            ctx.say(f"put back: {line}")
 
 
 def _apply(ctx: Context, options: Options, report: TuneReport) -> None:

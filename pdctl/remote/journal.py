@@ -41,6 +41,7 @@ class Journal:
         self.id = f"{stamp}-{secrets.token_hex(2)}"
         self._path = folder / f"{self.id}.jsonl"
         self._started = time.time()
+        self._end = ("done", "")
         pid = os.getpid()
         self._write(
             kind="run",
@@ -61,16 +62,20 @@ class Journal:
         """A fact worth keeping, such as a measured time out of service."""
         self._write(kind="note", what=what, **more)
 
+    def ends(self, state: str, error: str) -> None:
+        """How the run ended although nothing is raised: `state` is failed or interrupted."""
+        self._end = (state, error)
+
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        state = (
-            "done" if error is None else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        )
-        message = error.message if isinstance(error, PdctlError) else str(error or "")
+        state, message = self._end
+        if error is not None:
+            state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            message = error.message if isinstance(error, PdctlError) else str(error)
         self._write(kind="end", state=state, seconds=time.time() - self._started, error=message)
 
     def _write(self, **row: Any) -> None:
@@ -95,10 +100,12 @@ def _read(path: Path, steps: bool) -> Run:
     rows: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
             # The last line of a run that was killed while writing it.
             continue
+        if isinstance(row, dict) and "kind" in row:
+            rows.append(row)
     head: dict[str, Any] = next((r for r in rows if r["kind"] == "run"), {})
     end = next((r for r in rows if r["kind"] == "end"), None)
     here = str(head.get("by", "")).endswith(f"@{socket.gethostname()}")

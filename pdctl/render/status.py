@@ -90,7 +90,7 @@ def _router(status: FleetStatus) -> None:
     front = status.router_sample.picture
     name = f"{status.router.name} {status.router.url}"
     if not isinstance(front, Router):
-        print(f"{name}: unit {_unit(status.router_unit)}, {status.router_sample.reach}: {front.reason}")
+        print(f"{name}: unit {_unit(status.router_unit)}, {front.reason}")
         return
     requests = front.requests if isinstance(front.requests, tuple) else ()
     stages: dict[str, int] = {}
@@ -111,6 +111,6 @@ def _troubles(status: FleetStatus) -> list[str]:
         if isinstance(known, Engine):
             if not known.ready:
                 lines.append(f"{e.engine.name}: not ready: {', '.join(known.not_ready)}")
-        elif e.unit.state != "missing":
+        elif e.unit.state == "active" or not e.unit.reason:
             lines.append(f"{e.engine.name}: {e.sample.detail or e.sample.reach}")
     return [*lines, "`pdctl diagnose` says why."] if lines else []

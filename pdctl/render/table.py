@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
+
+# Columns that a long column must keep to be worth folding.
+_FOLD = 20
 
 
 def show_json(document: object) -> None:
@@ -30,9 +34,25 @@ def _rich(columns: Sequence[str], cells: list[list[str]], title: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    widths = [max(len(r[i]) for r in [list(columns), *cells]) for i in range(len(columns))]
+    # One long column folds well; many short ones folded letter by letter cannot be read.
+    if sum(widths) - max(widths) + 2 * len(widths) + _FOLD > console.width:
+        _stacked(columns, cells, title, console.width)
+        return
     table = Table(box=box.SIMPLE, title=title or None, title_justify="left", pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in cells:
         table.add_row(*(Text(c) for c in row))
-    Console().print(table)
+    console.print(table)
+
+
+def _stacked(columns: Sequence[str], cells: list[list[str]], title: str, width: int) -> None:
+    """A paragraph a row, for a terminal that is too narrow for the table."""
+    if title:
+        print(title)
+    for row in cells:
+        said = [f"{c} {text}" for c, text in zip(columns[1:], row[1:], strict=True) if text != "-"]
+        text = ", ".join([row[0], *said])
+        print(textwrap.fill(text, width, subsequent_indent="    ", break_on_hyphens=False))

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pdctl.errors import PdctlError
+from pdctl.errors import ConfigError, PdctlError
 from pdctl.transport.command import Command, Result
 
 # After the group is killed its pipes close at once, unless a process left the group and kept them open.
@@ -63,7 +63,7 @@ class LocalTransport:
                 raise
         except OSError as error:
             message = f"{path} cannot be written on {self.host}: {error.strerror}."
-            raise PdctlError("cannot_write", message) from None
+            raise ConfigError("cannot_write", message) from None
 
     def get(self, path: str, limit: int = 16 << 20, deadline: float = 30.0) -> bytes:
         try:
@@ -73,7 +73,7 @@ class LocalTransport:
             raise PdctlError("no_file", f"There is no {path} on {self.host}.") from None
         except OSError as error:
             message = f"{path} cannot be read on {self.host}: {error.strerror}."
-            raise PdctlError("cannot_read", message) from None
+            raise ConfigError("cannot_read", message) from None
 
     def close(self) -> None:
         pass

@@ -23,6 +23,8 @@ from pdctl.units.record import judge, orphans, read_record
 from pdctl.units.spec import UnitSpec, UnitStatus
 
 START_DEADLINE = 15.0
+# Of a unit whose own cannot be read.
+STOP_TIMEOUT = 30.0
 # What the keeper itself needs on top of the unit's own stop timeout.
 STOP_MARGIN = 15.0
 
@@ -31,7 +33,16 @@ def status(folder: Path, name: str) -> UnitStatus:
     file = folder / f"{name}.json"
     if not file.exists():
         return UnitStatus(name, "missing", "not installed")
-    return judge(name, read_record(Path(UnitSpec.from_json(file.read_text()).run)))
+    return judge(name, read_record(_run_file(file)[0]))
+
+
+def _run_file(file: Path) -> tuple[Path, float]:
+    """A unit's state file and stop timeout, also when its unit file is damaged: it must be stoppable."""
+    try:
+        spec = UnitSpec.from_json(file.read_text())
+    except (ValueError, TypeError, KeyError):
+        return file.parents[1] / "run" / file.name, STOP_TIMEOUT
+    return Path(spec.run), spec.stop_timeout
 
 
 def start(folder: Path, name: str) -> UnitStatus:
@@ -72,12 +83,11 @@ def stop(folder: Path, name: str) -> UnitStatus:
     file = folder / f"{name}.json"
     if not file.exists():
         return UnitStatus(name, "missing", "not installed")
-    spec = UnitSpec.from_json(file.read_text())
-    run = Path(spec.run)
+    run, stop_timeout = _run_file(file)
     keeper = keeper_of(run)
     if keeper is not None:
         _signal(keeper, signal.SIGTERM)
-        if not _gone(run, spec.stop_timeout + STOP_MARGIN):
+        if not _gone(run, stop_timeout + STOP_MARGIN):
             _signal(keeper, signal.SIGKILL)
             _gone(run, 5.0)
     record = read_record(run)
@@ -85,7 +95,7 @@ def stop(folder: Path, name: str) -> UnitStatus:
         return status(folder, name)
     remove_socket(record.notify_dir)
     if record.child_pid is not None and orphans(record):
-        _end_orphans(record.child_pid, record.mark, spec.stop_timeout)
+        _end_orphans(record.child_pid, record.mark, stop_timeout)
         record.state, record.reason, record.since = "inactive", "stopped", time.time()
         record.child_pid = record.child_start = None
         record.write(run)

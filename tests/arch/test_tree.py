@@ -66,6 +66,6 @@ def test_every_variable_that_is_named_exists():
 
 
 def test_no_asyncio_wait_for() -> None:
-    """Before Python 3.12 it can swallow a cancellation that comes as its inner task ends: a stop then hangs."""
+    """Before Python 3.12 it can swallow a cancellation as its inner task ends, and a stop then hangs."""
     users = [p for p in (ROOT / "engine").rglob("*.py") if "asyncio.wait_for(" in p.read_text()]
     assert not users, f"use asyncio.timeout in {users}"

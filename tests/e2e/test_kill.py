@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,12 @@ def alive(pid: int) -> bool:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_stopped_engine_says_so_to_what_it_does_not_finish(fresh: Stack) -> None:
+    fresh.engine("single", "both", env={"PD_DRAIN_TIMEOUT": "0"}).wait_ready()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(fresh.complete, "single", "Count:", 2000)
+        wait_for("the request to run", lambda: fresh["single"].state()["queues"]["running"]["depth"])
+        assert fresh["single"].end() == 0
+        assert (answer.result().status_code, answer.result().json()["error"]["code"]) == (503, "draining")

@@ -85,6 +85,20 @@ def test_a_bad_request_is_a_sentence(pair: Stack, body: dict[str, Any], status: 
     pair.baseline("prefill-0", "decode-0")
 
 
+def test_a_wrong_admin_call_is_a_400_and_changes_nothing(pair: Stack) -> None:
+    headers = {"Authorization": f"Bearer {pair.token}", "X-Drill-Token": pair.drill}
+    before = pair["prefill-0"].state()["timeouts"]
+    for verb, body, code in [
+        ("timeouts", {"inflight": 7, "infligth": 1}, "unknown_timeout"),
+        ("timeouts", {"inflight": 7, "queue": "soon"}, "bad_value"),
+        ("timeouts", {"start": 7}, "not_live"),
+        ("faults", {"name": "lose-dne", "armed": True}, "unknown_fault"),
+    ]:
+        answer = httpx.post(f"{pair['prefill-0'].url}/admin/{verb}", json=body, headers=headers, timeout=10.0)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+    assert pair.admin("prefill-0", "timeouts") == before
+
+
 def together(stack_: Stack, name: str, prompts: list[str], tokens: int) -> list[list[int]]:
     with ThreadPoolExecutor(len(prompts)) as pool:
         return list(pool.map(lambda p: stack_.ids(name, p, tokens), prompts))

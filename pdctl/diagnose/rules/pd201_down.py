@@ -14,27 +14,33 @@ from pdctl.facts.unit import Unit, meaning
 _START = 120.0  # loading a model may take this long before the port opens
 
 
-_HALF = "the router holds admissions: a co-restart stopped half way"
+_HALF = "the router holds admissions or has cordoned it: a co-restart stopped half way"
 
 
 def _remedy(unit: Unit, name: str, half_way: str) -> str:
-    if unit.state == "absent":
-        return "pdctl deploy"
     if half_way:
         return f"pdctl restart --co {half_way}"
+    if unit.state in ("absent", "stopped"):
+        # After `pdctl down` it is one of many; a deploy starts all of them and proves it.
+        return "pdctl deploy"
     return f"pdctl logs {name}" if unit.exit in (2, 73, 74) else f"pdctl restart {name}"
 
 
 def _half_way(facts: Facts, view: EngineView | RouterView, unit: Unit) -> str:
-    """The cell of an engine that was stopped on purpose while admissions are held, else ""."""
+    """The cell of an engine that was stopped on purpose while the router holds it back, else ""."""
     router = facts.router_state
-    held = known(router) and router.admission == "held"
+    if not known(router):
+        return ""
+    # Cordoned instead of held where other cells serve.
+    held = router.admission == "held" or any(e.cordoned for e in router.engines if e.instance == view.name)
     return view.member.cell if held and not unit.wanted and isinstance(view, EngineView) else ""
 
 
 def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -> Finding | None:
     name, at = view.name, facts.at
     age = at - unit.since if unit.since else None
+    if unit.state in ("stopped", "absent") and view.reach is Reach.OK:
+        return None  # PD205: something answers, so it is not down
     if unit.state in ("failed", "stopped", "absent"):
         words = {"failed": "has failed", "stopped": "is stopped", "absent": "was never started"}[unit.state]
         ended = [meaning(unit.exit)] if unit.state != "absent" else []

@@ -8,7 +8,8 @@ from pdctl.adapters.picture import Engine, Reach
 from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import span
-from pdctl.facts.missing import known
+from pdctl.facts.missing import Missing, known
+from pdctl.facts.unit import PORT_TAKEN, Unit
 
 _BEAT = 5.0  # a rank reports every second
 _LOOP = 10.0
@@ -31,8 +32,15 @@ def _stopped(rule: Rule, view: EngineView | RouterView) -> Finding | None:
     return rule.finding(view.name, said, evidence, f"kill -CONT {pids}")
 
 
+def _foreign(unit: Unit | Missing) -> bool:
+    """Whether the port that is open cannot be this unit's: it does not run, or ends because it is taken."""
+    if not known(unit):
+        return False
+    return unit.exit == PORT_TAKEN or unit.state in ("absent", "stopped", "failed", "backoff")
+
+
 def _silent(rule: Rule, view: EngineView | RouterView) -> Finding | None:
-    if view.reach is not Reach.TIMED_OUT:
+    if view.reach is not Reach.TIMED_OUT or _foreign(view.member.unit):
         return None
     process = view.member.process
     evidence = [f"HTTP: {view.pair.second.detail}"]

@@ -25,7 +25,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     life after it is history (PD204 while it is recent).
 
     What to do: the exit code is the first lead and `pdctl logs NAME` the second; a crash loop after a
-    deploy is mended with `pdctl rollback` or by correcting the profile.
+    deploy is mended by correcting the profile or the fleet file and `pdctl deploy`.
     """
     for member in facts.members():
         unit = member.unit

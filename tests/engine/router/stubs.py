@@ -54,6 +54,7 @@ class Stub:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     fail: tuple[int, str] | None = None
     fail_after: int | None = None  # decode: break the connection after this many tokens
+    error_code: str = "engine_failed"
     error_after: int | None = None  # decode: an error event after this many tokens
     pause_after: int | None = None  # wait for the gate: prefill at once, decode after this many tokens
     url: str = ""
@@ -142,7 +143,7 @@ class Stub:
             if i == self.fail_after:
                 return  # an answer without an end: the server closes the connection
             if i == self.error_after:
-                event = b"data: " + msgspec.json.encode(error_body("engine_failed")) + b"\n\n"
+                event = b"data: " + msgspec.json.encode(error_body(self.error_code)) + b"\n\n"
                 await send({"type": "http.response.body", "body": event, "more_body": False})
                 return
             await send({"type": "http.response.body", "body": token_event(i), "more_body": True})

@@ -144,6 +144,26 @@ def test_an_engines_own_error_event_passes_once_and_counts_as_failed() -> None:
     go(test())
 
 
+def test_an_abort_inside_a_stream_counts_as_aborted() -> None:
+    async def test() -> None:
+        async with rig() as r:
+            r["d0"].error_after, r["d0"].error_code = 1, "aborted"
+            assert '"code":"aborted"' in (await r.post(stream=True)).text
+            assert await r.ended() == [("aborted", "aborted")]
+
+    go(test())
+
+
+def test_a_trace_header_that_no_header_may_be_is_left_out() -> None:
+    async def test() -> None:
+        async with rig() as r:
+            headers = {b"traceparent": "é".encode("latin-1"), b"tracestate": b"a=1"}
+            answer = await r.http.post("/v1/completions", json={"prompt": "p"}, headers=headers)
+            assert answer.status_code == 200, answer.text
+
+    go(test())
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_closes_both_legs(stream: bool) -> None:
     async def test() -> None:

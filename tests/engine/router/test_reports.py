@@ -102,6 +102,8 @@ def test_health_sees_restarts_strangers_and_nonsense() -> None:
         {"p0=http://h:1,h:2,a": "p0=ftp://h:1,h:2,a"},
         {"p0=http://h:1,h:2,a": "p0=http://h:1,h:x,a"},
         {"p0=http://h:1,h:2,a": "p0=http://h:99999,h:2,a"},
+        {"p0=http://h:1,h:2,a": "p0=http://[::1,h:2,a"},
+        {GOOD[GOOD.index("--port") + 1]: "65536"},
         {"d0=http://h:3,a": "p0=http://h:3,a"},
         {"d0=http://h:3,a": "=http://h:3,a"},
         {"d0=http://h:3,a": "d0=http://h:3,"},

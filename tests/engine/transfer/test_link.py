@@ -115,6 +115,18 @@ def test_a_room_fails_when_its_prefill_cannot_be_linked(engine: Callable[..., En
     assert decode.transfer.deadlines.fired() == {"handshake": 1}
 
 
+def test_an_address_that_never_links_is_forgotten(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests name addresses, so one that is of no use must not be dialed and shown for ever."""
+    monkeypatch.setattr("engine.transfer.link.FORGET_SECONDS", 0.5)
+    decode = engine("decode", "decode-0", env={"PD_HANDSHAKE_TIMEOUT": "0.3"}, peers=["127.0.0.1:2"])
+    decode.transfer.request(3, "r", "127.0.0.1:1")
+    shown = decode.transfer.peers_document
+    until(lambda: {p["address"] for p in shown()} == {"127.0.0.1:1", "127.0.0.1:2"}, "both are dialed")
+    until(lambda: [p["address"] for p in shown()] == ["127.0.0.1:2"], "only the configured one is left")
+
+
 def test_a_new_life_of_decode_fences_the_old_one(engine: Callable[..., Engine]) -> None:
     """A freed process that still runs is refused: its place is taken."""
     prefill, old = linked_pair(engine)
@@ -124,9 +136,10 @@ def test_a_new_life_of_decode_fences_the_old_one(engine: Callable[..., Engine]) 
     new = engine("decode", "decode-0", peers=[prefill.address])
     until(lambda: new.linked(), "the new life is linked")
     until(lambda: prefill.sink.of(1) == ["peer_lost", "quiet"], "the old life's room failed")
-    assert prefill.transfer.linked() == [PeerKey("decode-0", new.incarnation)]
+    linked = [PeerKey("decode-0", new.incarnation)]
+    until(lambda: prefill.transfer.linked() == linked, "prefill has the new life linked, and it alone")
     until(lambda: "taken this one's place" in str(old.transfer.peers_document()), "the old one is told")
-    assert prefill.transfer.linked() == [PeerKey("decode-0", new.incarnation)]
+    assert prefill.transfer.linked() == linked
 
 
 def test_a_new_life_of_prefill_frees_decodes_pages(engine: Callable[..., Engine]) -> None:

@@ -129,6 +129,16 @@ def test_a_cancel_before_open_dooms_the_request(fleet: Fleet) -> None:
     assert fleet.prefill.sink.ends["p1"].kind == "aborted" and "p1" in fleet.prefill.sink.quiets
 
 
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_an_abort_of_one_leg_is_an_abort_of_the_other(fleet: Fleet, side: str) -> None:
+    begin(fleet, computed=False)
+    fleet.drain()
+    rooms = fleet.prefill.sender if side == "prefill" else fleet.decode.receiver
+    assert rooms.abort(1, "admin")
+    fleet.drain()
+    assert (fleet.prefill.sink.ends["p1"].kind, fleet.decode.sink.ends["d1"].kind) == ("aborted",) * 2
+
+
 def test_a_want_for_an_ended_room_is_answered_at_once(fleet: Fleet) -> None:
     fleet.prefill.sender.open(1, "p1")
     fleet.prefill.sender.abort(1, "client")

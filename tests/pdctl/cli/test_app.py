@@ -14,6 +14,7 @@ import pytest
 
 from pdctl.__main__ import main
 from pdctl.cli.app import BY_NAME, VERBS, hoist
+from pdctl.errors import ConfigError
 from pdctl.exits import MEANING, Exit
 from pdctl.remote.lock import read_holder
 
@@ -78,24 +79,86 @@ def test_an_error_is_json_with_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (error["code"], error["exit"], said.err) == ("no_fleet", 2, "")
 
 
-def test_a_fault_of_our_own_is_no_traceback(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (fleet / ".pdctl" / "journal").write_text("a file where a folder belongs")
-    found = pdctl("down")
-    assert (found.returncode, found.stdout) == (Exit.INTERNAL, "")
-    assert "pdctl failed by its own fault: FileExistsError" in found.stderr
-    assert "Traceback" not in found.stderr and "PDCTL_DEBUG=1" in found.stderr
-    assert "Traceback" in pdctl("down", PDCTL_DEBUG="1").stderr
+def test_a_fault_of_our_own_is_no_traceback(
+    fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pdctl.cli.down.down", lambda context: os.environ["NO_SUCH"])
+    assert main(["down"]) == Exit.INTERNAL
+    found = capsys.readouterr()
+    assert "pdctl failed by its own fault: KeyError" in found.err and found.out == ""
+    assert "Traceback" not in found.err and "PDCTL_DEBUG=1" in found.err
+    monkeypatch.setenv("PDCTL_DEBUG", "1")
+    with pytest.raises(KeyError):
+        main(["down"])
 
 
 def test_global_options_may_stand_anywhere_before_the_dashes() -> None:
     assert hoist(["status", "--json", "--fleet", "x"]) == ["--json", "--fleet", "x", "status"]
     assert hoist(["logs", "--fleet=x", "--", "--json"]) == ["--fleet=x", "logs", "--", "--json"]
-    assert hoist(["status", "--fleet"]) == ["--fleet", "status"]
+    with pytest.raises(ConfigError, match="'--fleet' requires an argument"):
+        hoist(["status", "--fleet"])
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == Exit.OK
     assert capsys.readouterr().out.startswith("pdctl 0.")
+
+
+def test_no_verb_is_the_help_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == Exit.USAGE
+    assert capsys.readouterr().err.startswith("Usage: pdctl ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        (["--dtype", "bfloat"], "Did you mean bfloat16?"),
+        (["--model", "smollm2"], "smollm2-135m"),
+        (["--name", "a b"], "lower-case letters"),
+        (["--profile", "prod"], "production"),
+    ],
+)
+def test_a_mistyped_init_writes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    hint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--local", *flags]) == Exit.USAGE
+    assert hint in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_the_operators_to_move(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (fleet / ".pdctl").rename(fleet / "aside")
+    (fleet / ".pdctl").write_text("")
+    assert main(["down"]) == Exit.USAGE
+    assert capsys.readouterr().err == f"pdctl: {fleet / '.pdctl'}: File exists.\n"
+
+
+def test_a_value_read_at_start_is_not_written_for_live(fleet: Path) -> None:
+    before = (fleet / "profiles" / "default.toml").read_text()
+    argv = ["profile", "set", "default", "PD_RANK_TIMEOUT=25", "--reason", "a slow disk", "--live"]
+    assert main(argv) == Exit.USAGE
+    assert (fleet / "profiles" / "default.toml").read_text() == before
+
+
+def test_a_folder_that_was_deleted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["status"]) == Exit.USAGE
+    assert "The current folder is gone." in capsys.readouterr().err
+
+
+def test_a_cell_named_without_co_is_told_how(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["restart", "a"]) == Exit.USAGE
+    assert "pdctl restart --co a" in capsys.readouterr().err
 
 
 def test_init_never_overwrites(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -221,6 +221,42 @@ def test_a_co_restart_that_stopped_half_way_is_continued(scene: Scene) -> None:
     assert (first.code, first.remedy) == ("PD201", "pdctl restart --co a")
 
 
+def test_a_cordoned_cell_that_was_left_half_way_is_continued(scene: Scene) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)
+    scene.router["engines"] = [
+        {"instance": "decode-0", "role": "decode", "cell": "a", "url": "", "ready": False, "cordoned": True}
+        | {"last_ok_age_s": 20.0, "error": "refused", "incarnation": None, "active": 0, "bootstrap": None}
+    ]
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert (first.code, first.remedy) == ("PD201", "pdctl restart --co a")
+
+
+def test_an_engine_that_answers_without_a_unit_is_not_down(scene: Scene) -> None:
+    scene.units["decode-0"] = Unit("decode-0", "absent", True, None, None, 0, None, reason="not installed")
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert first.code == "PD205" and "decode-0 answers" in first.summary
+
+
+def test_a_fleet_that_was_brought_down_is_started_by_a_deploy(scene: Scene) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert (first.code, first.remedy) == ("PD201", "pdctl deploy")
+
+
+@pytest.mark.parametrize(("state", "restarts", "code"), [("failed", 0, "PD201"), ("starting", 3, "PD203")])
+def test_a_strangers_silent_port_is_not_a_frozen_engine(
+    scene: Scene, state: str, restarts: int, code: str
+) -> None:
+    scene.reach["decode-0"] = Reach.TIMED_OUT
+    scene.units["decode-0"] = Unit("decode-0", state, True, None, 73, restarts, AT - 5, AT - 5)
+    report = make(scene.facts(), 1.0)
+    first = report.verdict.findings[0].finding
+    assert first.code == code and "a port was in use" in first.summary
+    assert "PD202" not in {p.finding.code for p in report.verdict.findings}
+
+
 def test_without_process_facts_silence_is_a_hypothesis(scene: Scene) -> None:
     scene.reach["decode-0"] = Reach.TIMED_OUT
     scene.processes["decode-0"] = Missing("it runs on another host")

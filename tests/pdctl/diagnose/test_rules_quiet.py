@@ -56,6 +56,14 @@ def saturated(scene: Scene, leg: Any, peer: Any) -> None:
         scene.hold("decode-0", leg(f"r{number}", "waiting", pages=0, stage_age_s=35.0, waiting_on=waits))
 
 
+def just_granted(scene: Scene, leg: Any, peer: Any) -> None:
+    """Long in the inflight queue for want of a decode slot, which it got a moment ago."""
+    scene.steps |= {"decode-0": 30}
+    scene.route("r5", 40.0)
+    scene.hold("prefill-0", leg("r5", "inflight", stage_age_s=35.0, waiting_on="want", peer="decode-0"))
+    scene.hold("decode-0", leg("r5", "preallocated", stage_age_s=0.1, waiting_on="transfer"))
+
+
 def starting(scene: Scene, leg: Any, peer: Any) -> None:
     for name in ("prefill-0", "decode-0"):
         scene.docs[name] |= {
@@ -120,6 +128,7 @@ def moving_write(scene: Scene, leg: Any, peer: Any) -> None:
         applied_live,
         busy,
         saturated,
+        just_granted,
         starting,
         loading,
         draining,

@@ -96,6 +96,8 @@ def test_unit_states_and_the_keepers_last_word() -> None:
     assert unit_of(UnitStatus("x", "inactive")).wanted is False
     lines = ["[keeper] d: ended with exit code 71", "hello", "[keeper] d: ended by signal 9", "up"]
     assert last_end(lines) == -9
+    stamped = ["2026-11-29 17:16:31 [keeper] decode-1: ended by signal 9"]
+    assert last_end(stamped) == -9
     assert last_end(["nothing"]) is None
 
 

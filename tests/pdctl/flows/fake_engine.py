@@ -1,7 +1,7 @@
 """A test double that stands where `python -m engine` would: argv, env file, HTTP, exit codes, sd_notify.
 
 Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. The instance's
-behaviour comes from a file NAME.behave beside this process's env file: exit=N, silent, empty.
+behaviour comes from a file NAME.behave beside this process's env file: exit=N, silent, empty, late.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -70,6 +71,8 @@ def main(argv: list[str]) -> None:
             sys.exit(int(word[5:]))
     Handler.empty = "empty" in how
     Handler.timeouts = {k: float(v) for k, v in os.environ.items() if k.endswith("_TIMEOUT")}
+    if "late" in how:
+        time.sleep(2.0)
     server = ThreadingHTTPServer((given["host"], int(given["port"])), Handler)
     if "silent" not in how and "NOTIFY_SOCKET" in os.environ:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:

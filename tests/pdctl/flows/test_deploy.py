@@ -16,14 +16,15 @@ import pytest
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.edit import set_value
-from pdctl.flows.deploy import unready
+from pdctl.flows import tune_recovery
+from pdctl.flows.deploy import prove_started, unready
 from pdctl.flows.down import down
 from pdctl.flows.live import set_live
 from pdctl.flows.logs import follow
 from pdctl.flows.status import collect_status
 from pdctl.procs import start_time
-from pdctl.remote.journal import list_runs
-from tests.pdctl.flows.conftest import Bench
+from pdctl.remote.journal import Journal, list_runs
+from tests.pdctl.flows.conftest import WAIT, Bench
 
 Fails = Callable[[Bench], PdctlError]
 
@@ -203,6 +204,38 @@ def test_a_missing_model_stops_before_anything_is_written(bench: Bench, fails: F
     assert not (bench.folder / ".pdctl" / "host").exists()
 
 
+def test_a_deploy_after_an_interrupted_one_waits_for_what_it_started(bench: Bench) -> None:
+    bench.behave("decode-0", "late")
+    made = bench.plan()
+    for pending in made.plan.pending:
+        if not pending.step.gate:
+            pending.step.apply()
+    assert bench.plan().plan.changes == 0 and "decode-0" in unready(bench.fleet())
+    ctx = bench.context()
+    with Journal(ctx.fleet.paths.journal, "deploy") as journal:
+        prove_started(ctx, WAIT, journal)
+    assert unready(bench.fleet()) == {}
+    assert "canary through the router" in bench.said
+
+
+def test_a_silent_unit_keeps_its_part_of_the_recovery_record(bench: Bench) -> None:
+    bench.deploy()
+    ctx = bench.context()
+    record = tune_recovery.Record({"prefill-0": {"inflight": 120.0}, "decode-0": {}})
+    tune_recovery.write(ctx.fleet, record)
+    pid = bench.lives()["prefill-0"]
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(PdctlError) as caught:
+            tune_recovery.restore(ctx)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (caught.value.code, caught.value.exit) == ("not_put_back", Exit.UNREACHABLE)
+    left = tune_recovery.read(ctx.fleet)
+    assert left is not None and left.timeouts == {"prefill-0": {"inflight": 120.0}}
+
+
 def test_down_leaves_nothing_and_can_be_repeated(bench: Bench) -> None:
     bench.deploy()
     lives = bench.lives()
@@ -211,6 +244,14 @@ def test_down_leaves_nothing_and_can_be_repeated(bench: Bench) -> None:
     assert not any(start_time(pid) for pid in lives.values() if pid)
     assert down(bench.context()).stopped == ()
     assert "local/start/prefill-0" in ids(bench.deploy())
+
+
+def test_down_stops_a_unit_whose_file_is_damaged(bench: Bench) -> None:
+    bench.deploy()
+    ctx = bench.context()
+    Path(ctx.fleet.host_paths("local").unit("decode-0")).write_text("{")
+    assert "decode-0" in down(ctx).stopped
+    assert not any(bench.lives().values())
 
 
 def test_down_tells_of_a_port_that_is_not_ours(bench: Bench) -> None:

@@ -34,6 +34,28 @@ def test_failed_and_interrupted_runs_are_kept(tmp_path: Path) -> None:
     }
 
 
+def test_a_run_that_reports_its_failure_is_not_called_done(tmp_path: Path) -> None:
+    with Journal(tmp_path, "restart --co a") as journal:
+        journal.ends("interrupted", "start decodes: interrupted")
+    assert [(r.state, r.error) for r in list_runs(tmp_path)] == [
+        ("interrupted", "start decodes: interrupted")
+    ]
+
+
+def test_a_damaged_journal_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "20200101-000000-aaaa.jsonl").write_text('{}\n[1]\n"x"\n{"kind": "run", "command": "down"}\n')
+    assert [(r.command, r.state) for r in list_runs(tmp_path)] == [("down", "running")]
+
+
+def test_a_hung_ask_does_not_hold_up_an_interrupt_or_the_exit() -> None:
+    code = "import signal, time\nfrom pdctl.remote.fanout import fan_out\n"
+    code += "signal.setitimer(signal.ITIMER_REAL, 0.3)\n"
+    code += "signal.signal(signal.SIGALRM, signal.default_int_handler)\n"
+    code += "try: fan_out([1, 2], lambda key: time.sleep(60))\nexcept KeyboardInterrupt: print('left')"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    assert (found.stdout, found.stderr) == ("left\n", "")
+
+
 def test_a_run_that_was_killed_is_not_called_running(tmp_path: Path) -> None:
     code = "import os, sys\nfrom pathlib import Path\nfrom pdctl.remote.journal import Journal\n"
     code += "Journal(Path(sys.argv[1]), 'deploy'); os._exit(9)"

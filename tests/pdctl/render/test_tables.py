@@ -1,0 +1,43 @@
+"""Tables and plans stay readable: on a narrow terminal, and after a first deploy."""
+
+from __future__ import annotations
+
+import pytest
+
+from pdctl.plan.step import Pending, Plan, Step
+from pdctl.render.plan import show_plan
+from pdctl.render.table import _rich
+
+COLUMNS = ("cell", "engine", "role", "unit", "state", "incarnation", "queues", "pages")
+ROW = ["a", "decode-0", "decode", "active", "ready", "470e5c6e", "-", "1023/1023"]
+
+
+@pytest.mark.parametrize(("width", "whole"), [(60, True), (160, False)])
+def test_a_table_that_does_not_fit_is_a_paragraph_a_row(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int, whole: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    _rich(COLUMNS, [ROW], "fleet demo")
+    said = capsys.readouterr().out
+    assert ("a, engine decode-0, role decode" in said) is whole
+    assert all(word in said for word in ("decode-0", "470e5c6e", "1023/1023"))
+    assert max(map(len, said.splitlines())) <= width
+
+
+def test_an_applied_plan_tells_changes_and_counts_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
+    def pending(what: str, *lines: str) -> Pending:
+        return Pending(Step(what, "local", what, lambda: (), lambda: None), lines)
+
+    made = Plan(
+        (
+            pending("write the env file of a", "PD_QUEUE_TIMEOUT: (unset) -> 300"),
+            pending("start a", "a is not there yet"),
+            pending("write the env file of b", "PD_QUEUE_TIMEOUT: 200 -> 300"),
+        )
+    )
+    show_plan(made, applied=True)
+    assert capsys.readouterr().out.splitlines() == [
+        "* set up what was not there: 2 changes; `pdctl history` keeps the steps",
+        "* local: write the env file of b",
+        "    PD_QUEUE_TIMEOUT: 200 -> 300",
+    ]
