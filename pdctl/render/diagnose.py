@@ -9,7 +9,7 @@ from pdctl.diagnose.ledger import Entry
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.rule import Finding, Severity
 from pdctl.diagnose.verdict import Placed
-from pdctl.diagnose.words import count, span
+from pdctl.diagnose.words import count, some, span
 
 _MARK = {Severity.INFO: "i", Severity.WARNING: "!", Severity.ERROR: "x"}
 _STYLE = {Severity.INFO: "cyan", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
@@ -57,7 +57,7 @@ def _finding(placed: Placed) -> Iterator[Line]:
     if placed.caused_by is None:
         yield from _details(f, indent + "  ")
     else:
-        for line in f.evidence[:3]:
+        for line in some(f.evidence, 3):
             yield "dim", f"{indent}  - {line}"
 
 
