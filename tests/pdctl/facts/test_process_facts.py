@@ -52,6 +52,8 @@ def seen(pid: int) -> Process:
 
 
 def test_a_running_process_with_its_child_and_variables(parent: subprocess.Popen[str]) -> None:
+    # Between fork and exec the child has no command line of its own yet.
+    wait_for(lambda: all(c.command == "sleep 60" for c in seen(parent.pid).children))
     facts = seen(parent.pid)
     assert facts.stopped == ()
     assert [c.command for c in facts.children] == ["sleep 60"]
