@@ -87,8 +87,16 @@ class Engine:
         if self.client.snapshot.get("draining"):
             reasons.append("draining")
         if self.config.role == "decode" and not self.client.snapshot.get("linked"):
-            reasons.append("no prefill is linked")
+            reasons.append(self._unlinked())
         return reasons
+
+    def _unlinked(self) -> str:
+        """Why no prefill is linked, as far as the link knows."""
+        known = [
+            (p.get("instance") or p["address"], p["error"]) for p in self.client.snapshot.get("peers", [])
+        ]
+        errors = [f"{peer}: {error}" for peer, error in known if error]
+        return "no prefill is linked" + (f" ({'; '.join(errors)})" if errors else "")
 
     def status(self) -> str:
         if self.stopping:

@@ -1,9 +1,10 @@
-"""Admin verbs of the router: hold, resume, abort, cordon, timeouts."""
+"""Admin verbs of the router: hold, drain, resume, abort, cordon, timeouts."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -18,11 +19,16 @@ from engine.http.errors import json_response
 from engine.http.timeouts import set_timeouts
 from engine.router.core import Router
 
+Answer = dict[str, Any]
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class HoldArgs(msgspec.Struct):
     timeout: Annotated[float, Meta(gt=0, le=86400)] | None = None
+
+
+class DrainArgs(msgspec.Struct):
+    timeout: Annotated[float, Meta(ge=0, le=3600)] | None = None
 
 
 class AbortArgs(msgspec.Struct):
@@ -49,6 +55,18 @@ class Admin:
         self._router.admission.hold(convert(document, HoldArgs).timeout)
         return self._admission()
 
+    async def drain(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Hold, and wait until no engine has a leg, PD_DRAIN_TIMEOUT or `timeout` at most; ends nothing."""
+        limit = convert(document, DrainArgs).timeout
+        self._router.admission.hold()
+        until = time.monotonic() + (self._router.settings["drain"] if limit is None else limit)
+        while (active := self._active()) and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        return {**self._admission(), "drained": not active, "active": active}
+
+    def _active(self) -> int:
+        return sum(engine.active for engine in self._router.pairs.engines.values())
+
     def resume(self, _: dict[str, Any]) -> dict[str, Any]:
         self._router.admission.resume()
         return self._admission()
@@ -67,16 +85,18 @@ class Admin:
         self._router.admission.changed()
         return dict(changed)
 
-    def _route(self, name: str, verb: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
+    def _route(self, name: str, verb: Callable[[dict[str, Any]], Answer | Awaitable[Answer]]) -> Route:
         async def handle(request: Request) -> Response:
             require_admin(request, self._router.token)
-            return json_response(verb(await read_object(request)))
+            answer = verb(await read_object(request))
+            return json_response(answer if isinstance(answer, dict) else await answer)
 
         return Route(f"/admin/{name}", handle, methods=["POST"])
 
     def routes(self) -> list[Route]:
-        verbs = {
+        verbs: dict[str, Callable[[dict[str, Any]], Answer | Awaitable[Answer]]] = {
             "hold": self.hold,
+            "drain": self.drain,
             "resume": self.resume,
             "abort": self.abort,
             "cordon": self.cordon,

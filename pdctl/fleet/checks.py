@@ -82,6 +82,21 @@ def _profiles(file: TomlFile, spec: FleetFile) -> None:
             file.problem(keys, f"there is no profile {name} in {folder}. {nearest(name, present)}".strip())
 
 
+# What both sides of an edge must hold equal; the engine's own default stands where a key is left out.
+_SHARED: dict[str, object] = {"page_size": 16, "dtype": "float32"}
+
+
+def _agree(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
+    """Engines of one cell exchange KV pages, so their shape is one: the first engine's counts."""
+    for field, default in _SHARED.items():
+        values = {name: getattr(engine, field) or default for name, engine in engines.items()}
+        first = next(iter(values), "")
+        for name, value in values.items():
+            if value != values[first]:
+                text = f"is {value}, but {first} of this cell has {values[first]}; no KV could pass."
+                file.problem((*keys, "engines", name, field), text)
+
+
 def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
     roles = [e.role for e in engines.values()]
     if not engines:
@@ -90,6 +105,7 @@ def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
         file.problem(keys, "has a decode and no prefill to hand it KV.")
     elif "prefill" in roles and "decode" not in roles:
         file.problem(keys, "has a prefill and no decode to hand its KV to.")
+    _agree(file, keys, engines)
     for name, engine in engines.items():
         at = (*keys, "engines", name)
         if engine.role == "prefill" and engine.bootstrap_port is None:

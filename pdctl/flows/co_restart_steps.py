@@ -213,6 +213,7 @@ class Steps:
     def resume(self, seconds: float) -> None:
         """Once the router itself sees the new lives ready, so that nobody waits for a pair in vain."""
         if not self._router:
+            self.notes.append("Nothing is served yet: start the router with `pdctl deploy`.")
             return
         router = self._ctx.fleet.router
         try:

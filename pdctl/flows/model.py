@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -27,6 +28,7 @@ from pdctl.transport.local import LocalTransport
 DOWNLOAD = 1800.0
 CONVERT = 600.0
 SEAL = ".pdctl.json"
+_CONVERTER = ("torch", "gguf", "safetensors", "tokenizers", "msgspec")
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def pull(name: str, say: Callable[[str], None]) -> Path:
         if state == "whole":
             say(f"{name} is in the cache and whole: {folder}")
             return folder
+        _need_converter()
         if state != "absent":
             say(f"the cached {name} is {state}: fetching it again")
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder.parent) as work:
@@ -116,6 +119,17 @@ def pull(name: str, say: Callable[[str], None]) -> Path:
             os.rename(fresh, folder)
     say(f"{name} is ready: {folder}")
     return folder
+
+
+def _need_converter() -> None:
+    """ConfigError before anything is downloaded: the engine's own code turns the file into a folder."""
+    missing = [name for name in _CONVERTER if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            "converter_missing",
+            f"Converting a model needs the engine's packages; {', '.join(missing)} are not installed here.",
+            "Install pdctl with its extra `engine`, or pull the model on a host that has it.",
+        )
 
 
 def _fetch(model: KnownModel, work: Path, say: Callable[[str], None]) -> Path:

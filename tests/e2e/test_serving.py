@@ -141,4 +141,5 @@ def test_a_pair_that_cannot_work_says_why(tmp_path: Path, smollm: Path) -> None:
             60.0,
         )
         assert "page_size" in errors[0]
+        assert "page_size" in s["decode-0"].state()["not_ready"][0]
         assert not s["decode-0"].ready()

@@ -38,6 +38,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
                 f"{prefill.name} -> {decode.name}",
                 f"{prefill.name} and {decode.name} disagree on {', '.join(names)}; no KV can pass.",
                 lines,
-                "pdctl deploy --plan",
+                f"make {', '.join(names)} equal in the fleet file, then: pdctl deploy",
                 touches=[prefill.name, decode.name],
             )

@@ -107,6 +107,23 @@ def test_a_hold_keeps_requests_and_loses_none_under_load() -> None:
     asyncio.run(test())
 
 
+def test_a_drain_waits_for_the_legs_and_ends_none() -> None:
+    async def test() -> None:
+        async with rig() as r:
+            r["d0"].pause_after = 1
+            asking = asyncio.create_task(r.post(stream=True))
+            await until(lambda: r["d0"].active)
+            early = await r.admin("drain", timeout=0)
+            assert (early["admission"], early["drained"]) == ("held", False) and early["active"] > 0
+            r["d0"].gate.set()
+            done = await r.admin("drain", timeout=20)
+            assert (done["admission"], done["drained"], done["active"]) == ("held", True, 0)
+            assert (await asking).status_code == 200
+            assert (await r.admin("resume"))["admission"] == "open"
+
+    asyncio.run(test())
+
+
 def test_a_request_held_too_long_is_told_so() -> None:
     async def test() -> None:
         async with rig(HOLD="0.2") as r:

@@ -59,7 +59,7 @@ def test_state_and_requests_have_the_shape_of_the_contract() -> None:
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("verb", ["hold", "resume", "abort", "cordon", "timeouts"])
+@pytest.mark.parametrize("verb", ["hold", "drain", "resume", "abort", "cordon", "timeouts"])
 def test_every_admin_verb_needs_the_token(verb: str) -> None:
     async def test() -> None:
         async with rig(wait_ready=False) as r:

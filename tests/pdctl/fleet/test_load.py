@@ -65,6 +65,11 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
             "23: cells.a.engines.decode-0.bootstrap_port: only a prefill has one; this is decode.",
         ),
         (
+            "port = 8103",
+            "port = 8103\npage_size = 32",
+            "23: cells.a.engines.decode-0.page_size: is 32, but prefill-0 of this cell has 16;",
+        ),
+        (
             'host = "local"\nport = 8103',
             'host = "locl"\nport = 8103',
             "21: cells.a.engines.decode-0.host: there is no such host. Did you mean local?",

@@ -113,3 +113,13 @@ def test_an_unknown_model_has_a_nearest_name(calls: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         model.pull("tiney", quiet)
     assert caught.value.hint == "Did you mean tiny?"
+
+
+def test_without_the_engine_extra_nothing_is_downloaded(
+    calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pdctl alone has no converter; it must say so before 89 MiB, not end in a traceback after them."""
+    monkeypatch.setattr("pdctl.flows.model._CONVERTER", ("json", "no_such_package"))
+    with pytest.raises(ConfigError, match="no_such_package are not installed"):
+        model.pull("tiny", lambda text: None)
+    assert calls == []
