@@ -126,16 +126,25 @@ class Preparer:
         sampling = _sampling(params, wanted, _room_left(tokens, info.max_model_len))
         return Request(id=id, prompt=tokens, sampling=sampling, room=room, peer=peer)
 
+    def _served(self, model: str | None) -> None:
+        """404 for a model that is not served here; a gateway that was given none may say "unknown"."""
+        served = self._client.info.served_model_name
+        if model not in (None, "", "unknown", served):
+            message = f"The model {model!r} is not served here; this is {served!r}."
+            raise ParamError("model", message, "model_not_found", status=404)
+
     def _openai(self, request: Request, body: OpenAIBody) -> Call:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         return Call(request, _stops(body.stop), bool(body.stream), usage)
 
     async def completion(self, id: str, body: CompletionBody) -> Call:
+        self._served(body.model)
         tokens = await _tokens("prompt", _one_prompt("prompt", body.prompt), self._text)
         wanted = 16 if body.max_tokens is None else body.max_tokens
         return self._openai(self._request(id, body, tokens, body, wanted), body)
 
     async def chat(self, id: str, body: ChatBody) -> Call:
+        self._served(body.model)
         messages = [_plain_content(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
         size = sum(len(m["content"]) for m in messages)
         tokens = await _off_loop(size, lambda: self._text.chat(messages, body.tools))

@@ -109,4 +109,5 @@ def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: floa
         notes=tuple(steps.notes),
         true_now=tuple(true_now),
         next=next_command(machine, steps.cell.name),
+        routed=steps.routed,
     )

@@ -25,6 +25,7 @@ class Start:
 class CellReport:
     """`out_of_service_s` counts from hold to resume, None while still held.
 
+    `routed` is False when no router ran: the engines are new and linked, and still nothing is served.
     `seconds` per stage name, `proof` what was shown free and what could not be observed.
     """
 
@@ -38,6 +39,7 @@ class CellReport:
     notes: tuple[str, ...]
     true_now: tuple[str, ...]
     next: str
+    routed: bool = True
 
     @property
     def ok(self) -> bool:
@@ -54,9 +56,12 @@ class CoRestartReport:
 
     @property
     def exit(self) -> Exit:
-        """OK; INTERRUPTED; TIMEOUT for a deadline; PARTIAL when an earlier cell was done; else FINDINGS."""
+        """OK; INTERRUPTED; TIMEOUT for a deadline; PARTIAL when an earlier cell was done; else FINDINGS.
+
+        FINDINGS too when all went well and no router runs: an operator's script must not take it for served.
+        """
         if self.ok:
-            return Exit.OK
+            return Exit.OK if all(cell.routed for cell in self.cells) else Exit.FINDINGS
         last = self.cells[-1].machine
         if last.event is Event.INTERRUPTED:
             return Exit.INTERRUPTED
@@ -84,4 +89,5 @@ def _cell(c: CellReport) -> dict[str, Any]:
         "notes": list(c.notes),
         "true_now": list(c.true_now),
         "next": c.next,
+        "routed": c.routed,
     }

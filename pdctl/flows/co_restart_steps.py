@@ -55,7 +55,7 @@ class Steps:
         self._prints: dict[str, leftovers.Footprint] = {}
         self._drain = DRAIN_DEFAULT
         self._began: dict[str, float] = {}
-        self._router = True
+        self.routed = True
 
     # hold, drain
 
@@ -79,7 +79,7 @@ class Steps:
         except UnreachableError as error:
             if "refused" not in error.message:
                 raise StageFailed("router_silent", f"The router does not answer: {error.message}") from None
-            self._router = False
+            self.routed = False
             self.notes.append("The router does not run: there were no admissions to hold.")
 
     def drain(self, seconds: float) -> None:
@@ -93,7 +93,7 @@ class Steps:
 
     def _active(self) -> str:
         """How many requests the router has on this cell, "" for none."""
-        if not self._router:
+        if not self.routed:
             return ""
         names = {e.name for e in self.cell.engines}
         try:
@@ -212,7 +212,7 @@ class Steps:
 
     def resume(self, seconds: float) -> None:
         """Once the router itself sees the new lives ready, so that nobody waits for a pair in vain."""
-        if not self._router:
+        if not self.routed:
             self.notes.append("Nothing is served yet: start the router with `pdctl deploy`.")
             return
         router = self._ctx.fleet.router

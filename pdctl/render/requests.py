@@ -30,7 +30,7 @@ def _live(r: dict[str, Any]) -> tuple[object, ...]:
         r["stage"],
         age(r["age_s"]),
         age(r["stage_age_s"]),
-        r["tokens_out"],
+        r["tokens_out"] if r["stream"] else "-",
         _leg(legs["prefill"]),
         _leg(legs["decode"]),
         r["room"],

@@ -75,6 +75,7 @@ def test_a_seed_gives_the_single_engines_sample(pair: Stack, seed: int) -> None:
         ({"messages": []}, 400, "messages"),
         ({"messages": QUESTION, "max_tokens": 0}, 400, "max_tokens"),
         ({"messages": QUESTION, "temperature": "hot"}, 400, "temperature"),
+        ({"messages": QUESTION, "model": "nope"}, 404, "'nope' is not served here; this is 'smollm2'"),
         ({"messages": [{"role": "user", "content": "word " * 9000}]}, 400, "window"),
     ],
 )

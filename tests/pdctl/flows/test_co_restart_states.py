@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdctl.exits import Exit
+from pdctl.flows.co_restart_report import CellReport, CoRestartReport
 from pdctl.flows.co_restart_states import (
     DEADLINES,
     FINAL,
@@ -66,3 +68,12 @@ def test_no_path_skips_a_stage_or_leaves_an_end(events: list[Event]) -> None:
         if machine.stage is Stage.DONE:
             assert machine.passed == ORDER[:-1]
     assert machine.stage in (*ORDER, *FINAL)
+
+
+@pytest.mark.parametrize(("routed", "code"), [(True, Exit.OK), (False, Exit.FINDINGS)])
+def test_a_restarted_cell_that_no_router_serves_is_not_ok(routed: bool, code: Exit) -> None:
+    machine = Machine()
+    while not machine.final:
+        machine = advance(machine, Event.PASSED)
+    cell = CellReport("a", machine, {}, 1.0, (), (), (), (), (), "", routed)
+    assert CoRestartReport((cell,)).exit is code
