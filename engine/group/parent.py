@@ -38,7 +38,7 @@ class Rank:
 def rank_environment(tp: int) -> dict[str, str]:
     """The environment of a rank: thread counts fixed before torch is imported.
 
-    libgomp's spinning threads make two processes on the same cores tens of times slower, so they wait
+    libgomp's spinning threads make two processes on the same cores much slower, so they wait
     passively, and each rank gets its share of the cores.
     """
     env = dict(os.environ)
