@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pdctl.fleet.catalogue import known
 from pdctl.fleet.names import nearest
 from pdctl.fleet.problems import Keys, TomlFile
-from pdctl.fleet.schema import EngineTable, FleetFile, RouterTable
+from pdctl.fleet.schema import EngineTable, FleetFile, HostTable, RouterTable
 
 ROUTER: Keys = ("router",)
 
@@ -38,13 +38,39 @@ def _units(spec: FleetFile) -> Iterator[tuple[Keys, EngineTable | RouterTable]]:
 
 def _hosts(file: TomlFile, spec: FleetFile) -> None:
     for name, host in spec.hosts.items():
-        given = {"user": host.user, "port": host.port, "identity_file": host.identity_file}
-        for key, value in given.items():
-            if value is not None and host.transport == "local":
-                file.problem(("hosts", name, key), 'is for transport = "ssh"; this host is local.')
+        _host(file, ("hosts", name), host)
     for keys, unit in _units(spec):
         if unit.host not in spec.hosts:
             file.problem((*keys, "host"), f"there is no such host. {nearest(unit.host, spec.hosts)}")
+    control = spec.fleet.control
+    if control is not None and control not in spec.hosts:
+        file.problem(("fleet", "control"), f"there is no such host. {nearest(control, spec.hosts)}")
+
+
+def _host(file: TomlFile, keys: Keys, host: HostTable) -> None:
+    if host.transport == "local":
+        for key in ("ssh", "user", "port", "identity_file"):
+            if getattr(host, key) is not None:
+                file.problem((*keys, key), 'is for transport = "ssh"; this host is local.')
+        return
+    if _loopback(host.address):
+        file.problem(
+            (*keys, "address"), f"is {host.address}; peers and routers need one that they can reach."
+        )
+    if host.units == "process":
+        file.problem((*keys, "units"), "process is for this machine; hosts over SSH run systemd.")
+    if host.root is not None and not host.root.startswith("/"):
+        file.problem((*keys, "root"), f"{host.root} is no absolute path.")
+    if host.scope == "user" and host.root is None:
+        file.problem((*keys, "root"), 'is needed with scope = "user": a folder that the user may write.')
+    if host.runtime == "existing" and host.python is None:
+        file.problem((*keys, "python"), 'is needed with runtime = "existing": the Python that runs engines.')
+    if host.wheels is not None and host.runtime != "wheelhouse":
+        file.problem((*keys, "wheels"), 'is for runtime = "wheelhouse".')
+
+
+def _loopback(address: str) -> bool:
+    return address == "localhost" or address.startswith("127.") or address in ("::1", "0.0.0.0", "::")
 
 
 def _ports(file: TomlFile, spec: FleetFile) -> None:

@@ -9,7 +9,7 @@ from pdctl.errors import ConfigError
 from pdctl.fleet.checks import check_fleet
 from pdctl.fleet.model import Cell, Engine, Fleet, Host, Router
 from pdctl.fleet.problems import TomlFile
-from pdctl.fleet.schema import FleetFile
+from pdctl.fleet.schema import FleetFile, HostTable
 
 
 def fleet_path(given: str | None = None) -> Path:
@@ -46,7 +46,7 @@ def load_fleet(given: str | Path | None = None) -> Fleet:
 def _resolve(path: Path, spec: FleetFile) -> Fleet:
     base = path.parent
     hosts = {
-        name: Host(name, table, _root(base, name, table.root, table.transport))
+        name: Host(name, table, _root(base, spec.fleet.name, name, table))
         for name, table in spec.hosts.items()
     }
     default = spec.fleet.profile
@@ -68,7 +68,7 @@ def _resolve(path: Path, spec: FleetFile) -> Fleet:
     return Fleet(path, spec, model, hosts, cells, router)
 
 
-def _root(base: Path, name: str, root: str | None, transport: str) -> str:
-    if transport == "local":
-        return str((base / Path(root or f".pdctl/host/{name}").expanduser()).absolute())
-    return root or "/opt/pdctl"
+def _root(base: Path, fleet: str, name: str, table: HostTable) -> str:
+    if table.transport == "local":
+        return str((base / Path(table.root or f".pdctl/host/{name}").expanduser()).absolute())
+    return table.root or f"/opt/pdctl/{fleet}"

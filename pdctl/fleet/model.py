@@ -21,6 +21,15 @@ class Host:
     def address(self) -> str:
         return self.spec.address
 
+    @property
+    def local(self) -> bool:
+        """This machine."""
+        return self.spec.transport == "local"
+
+    @property
+    def runtime(self) -> str:
+        return self.spec.runtime or ("existing" if self.local else "index")
+
 
 @dataclass(frozen=True)
 class HostPaths:
@@ -232,6 +241,11 @@ class Fleet:
                 return engine
         names = [e.name for e in self.engines()]
         raise ConfigError("unknown_unit", f"There is no engine {name!r} in this fleet.", nearest(name, names))
+
+    @property
+    def control(self) -> str:
+        """The host that holds the fleet's lock."""
+        return self.spec.fleet.control or self.router.host
 
     def edges(self) -> tuple[tuple[Engine, Engine], ...]:
         return tuple(edge for cell in self.cells.values() for edge in cell.edges)

@@ -23,12 +23,16 @@ class Strict(BaseModel):
 
 
 class FleetTable(Strict):
-    """`retain` counts old releases kept on a host beside the current one."""
+    """`retain` counts old releases kept on a host beside the current one.
+
+    `control` is the host that holds the fleet's lock; the router's when left out.
+    """
 
     name: Name
     profile: Name = "default"
     drill: bool = False
     retain: Annotated[int, Field(ge=0)] = 3
+    control: str | None = None
 
 
 class ModelTable(Strict):
@@ -39,20 +43,35 @@ class ModelTable(Strict):
 
 
 class HostTable(Strict):
-    """`root` holds releases, units and logs on that host; `python` runs the engines there."""
+    """A machine. `address` is where routers and peers reach it, `ssh` where pdctl does (an alias of
+    ~/.ssh/config is fine; `address` when left out).
+
+    `root` holds releases, units and logs there. `scope` is whose systemd runs the units: the machine's, or
+    the login user's own. `runtime` says where the engines' Python comes from: `existing` is `python` as it
+    is, `index` and `wheelhouse` are a venv made with `python` from a package index or from wheels that
+    pdctl sends (those in `wheels`, else fetched once into pdctl's cache).
+    """
 
     transport: Literal["local", "ssh"] = "local"
     address: Text = "127.0.0.1"
     units: Literal["auto", "process", "systemd"] = "auto"
+    scope: Literal["system", "user"] = "system"
     root: str | None = None
+    runtime: Literal["existing", "index", "wheelhouse"] | None = None
     python: str | None = None
+    wheels: str | None = None
+    ssh: Text | None = None
     user: str | None = None
     port: Port | None = None
     identity_file: str | None = None
 
 
 class EngineTable(Strict):
-    """One engine. `env` wins over the profile; unset numbers are left to the engine."""
+    """One engine. `env` wins over the profile; unset numbers are left to the engine.
+
+    `numa` binds the process and its memory to that node, `gpus` are the devices it may see. `command` is
+    the whole command line of an engine that is not the bundled one.
+    """
 
     role: Role
     host: str
@@ -67,6 +86,9 @@ class EngineTable(Strict):
     max_running: Count | None = None
     token_budget: Count | None = None
     legacy_bootstrap: bool = False
+    numa: Annotated[int, Field(ge=0)] | None = None
+    gpus: list[Annotated[int, Field(ge=0)]] | None = None
+    command: list[Text] | None = None
     profile: Name | None = None
     env: dict[EnvName, str] = {}
 

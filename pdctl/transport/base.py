@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Protocol
 
 from pdctl.errors import DeadlineError, PdctlError
@@ -13,17 +14,23 @@ class Transport(Protocol):
     """Deadlines are seconds from the call. A host that cannot be asked raises UnreachableError.
 
     `run` never raises for a command's own failure: look at `rc` and `timed_out`. At the deadline the
-    command's whole process group on the host is ended. `put` is atomic: a reader sees the old file or
-    the new one; missing folders are made 0700. `get` raises PdctlError("no_file") for a missing file.
+    command's whole process group on the host is ended, also when the connection is lost. `put` is atomic: a
+    reader sees the old file or the new one; missing folders are made 0700. `get` raises
+    PdctlError("no_file") for a missing file. `root` is as in Command. `dial` is a connected stream socket to an address as the host reaches it; it
+    raises what a plain connect raises (ConnectionRefusedError, TimeoutError, OSError).
     """
 
     host: str
 
     def run(self, command: Command, deadline: float) -> Result: ...
 
-    def put(self, data: bytes, path: str, mode: int = 0o644, deadline: float = 30.0) -> None: ...
+    def put(
+        self, data: bytes, path: str, mode: int = 0o644, deadline: float = 30.0, root: bool = False
+    ) -> None: ...
 
-    def get(self, path: str, limit: int = 16 << 20, deadline: float = 30.0) -> bytes: ...
+    def get(self, path: str, limit: int = 16 << 20, deadline: float = 30.0, root: bool = False) -> bytes: ...
+
+    def dial(self, address: str, port: int, deadline: float = 10.0) -> socket.socket: ...
 
     def close(self) -> None: ...
 

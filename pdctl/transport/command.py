@@ -26,12 +26,16 @@ Part = str | Secret
 
 @dataclass(frozen=True)
 class Command:
-    """`env` is added to the host's own environment; `stdin` is never logged."""
+    """`env` is added to the host's own environment; `stdin` is never logged.
+
+    `root`: run as root, through sudo where the login is another user's.
+    """
 
     argv: tuple[Part, ...]
     env: Mapping[str, Part] = field(default_factory=dict)
     cwd: str | None = None
     stdin: bytes = field(default=b"", repr=False)
+    root: bool = False
 
     def raw(self) -> list[str]:
         """argv for execution."""

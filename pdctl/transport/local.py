@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -46,7 +47,9 @@ class LocalTransport:
             raise
         return Result(child.returncode, out, err, time.monotonic() - started, timed_out)
 
-    def put(self, data: bytes, path: str, mode: int = 0o644, deadline: float = 30.0) -> None:
+    def put(
+        self, data: bytes, path: str, mode: int = 0o644, deadline: float = 30.0, root: bool = False
+    ) -> None:
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -65,7 +68,7 @@ class LocalTransport:
             message = f"{path} cannot be written on {self.host}: {error.strerror}."
             raise ConfigError("cannot_write", message) from None
 
-    def get(self, path: str, limit: int = 16 << 20, deadline: float = 30.0) -> bytes:
+    def get(self, path: str, limit: int = 16 << 20, deadline: float = 30.0, root: bool = False) -> bytes:
         try:
             with open(path, "rb") as file:
                 return file.read(limit)
@@ -74,6 +77,9 @@ class LocalTransport:
         except OSError as error:
             message = f"{path} cannot be read on {self.host}: {error.strerror}."
             raise ConfigError("cannot_read", message) from None
+
+    def dial(self, address: str, port: int, deadline: float = 10.0) -> socket.socket:
+        return socket.create_connection((address, port), deadline)
 
     def close(self) -> None:
         pass

@@ -16,6 +16,8 @@ class UnitSpec:
 
     `inputs` is a digest of everything that needs a restart to take effect; the keeper hands it back with
     the state of the process that it started, so that a deploy can tell whether that process is current.
+    `role`, `fleet` and `cell` say what it is; `user` runs it where units are the machine's (empty: the one
+    who installs it); `numa` binds its CPUs and memory to that node.
     `burst` failures inside `burst_window` end in the state failed (start-limit). `watchdog` 0 is off.
     """
 
@@ -37,6 +39,11 @@ class UnitSpec:
     no_restart: tuple[int, ...] = NO_RESTART
     log_limit: int = 32 << 20
     log_keep: int = 3
+    role: str = ""
+    fleet: str = ""
+    cell: str = ""
+    user: str = ""
+    numa: int | None = None
     env: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
