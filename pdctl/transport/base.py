@@ -16,8 +16,9 @@ class Transport(Protocol):
     `run` never raises for a command's own failure: look at `rc` and `timed_out`. At the deadline the
     command's whole process group on the host is ended, also when the connection is lost. `put` is atomic: a
     reader sees the old file or the new one; missing folders are made 0700. `get` raises
-    PdctlError("no_file") for a missing file. `root` is as in Command. `dial` is a connected stream socket to an address as the host reaches it; it
-    raises what a plain connect raises (ConnectionRefusedError, TimeoutError, OSError).
+    PdctlError("no_file") for a missing file. `root` is as in Command. `dial` is a connected stream socket to
+    an address as the host reaches it; it raises what a plain connect raises (ConnectionRefusedError,
+    TimeoutError, OSError).
     """
 
     host: str
