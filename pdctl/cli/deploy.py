@@ -52,11 +52,11 @@ def _deploy(context: Context, as_json: bool, yes: bool, wait: float) -> Exit:
             confirm(f"This will {what}. Go on?", yes)
         with Journal(context.fleet.paths.journal, "deploy") as journal:
             apply_deploy(deploy, journal)
-    bad = unready(context.fleet)
+    bad = unready(context)
     if bad and not changes:
         with Journal(context.fleet.paths.journal, "deploy") as journal:
             prove_started(context, wait, journal)
-        bad = unready(context.fleet)
+        bad = unready(context)
     if bad and not changes:
         raise PdctlError(
             "unhealthy",

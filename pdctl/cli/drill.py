@@ -24,7 +24,8 @@ EngineName = Annotated[str, typer.Argument(help="An engine of the fleet file.")]
 def list_points(ctx: typer.Context) -> None:
     """What can be injected, and what is armed now."""
     s = session(ctx)
-    points = [p for engine in s.fleet().engines() for p in drill.armed(engine)]
+    with s.context() as context:
+        points = [p for engine in context.fleet.engines() for p in drill.armed(context, engine)]
     if s.json:
         rows = [{"name": n, "role": role, "does": does} for n, (role, does) in drill.FAULTS.items()]
         show_json({"schema": 1, "faults": rows, "armed": [vars(p) for p in points]})

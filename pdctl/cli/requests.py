@@ -18,7 +18,8 @@ def command(
 ) -> None:
     """The router's ledger: every request with its stage, age and what its two legs do."""
     s = session(ctx)
-    _, ledger = call("GET", f"{s.fleet().router.url}/v1/requests", 5.0)
+    with s.context() as context:
+        _, ledger = call(context, "GET", f"{context.fleet.router.url}/v1/requests", 5.0)
     if s.json:
         show_json(ledger)
     else:

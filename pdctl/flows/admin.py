@@ -24,7 +24,7 @@ def post(
     headers = ctx.admin_headers()
     if drill:
         headers["X-Drill-Token"] = read_drill_token(ctx.fleet)
-    status, answer = call("POST", f"{url}/admin/{verb}", timeout, body or {}, headers)
+    status, answer = call(ctx, "POST", f"{url}/admin/{verb}", timeout, body or {}, headers)
     if status >= 400:
         said = answer.get("error")
         code = said.get("code") if isinstance(said, dict) else None
@@ -33,17 +33,17 @@ def post(
     return answer
 
 
-def get(url: str, path: str, timeout: float = 5.0) -> dict[str, Any]:
+def get(ctx: Context, url: str, path: str, timeout: float = 5.0) -> dict[str, Any]:
     """GET a document; UnreachableError when the answer is not 200."""
-    status, answer = call("GET", f"{url}{path}", timeout)
+    status, answer = call(ctx, "GET", f"{url}{path}", timeout)
     if status != 200:
         raise UnreachableError("no_answer", f"{url}{path} answered {status}: {error_of(answer)}")
     return answer
 
 
-def state(url: str, timeout: float = 2.0) -> dict[str, Any]:
+def state(ctx: Context, url: str, timeout: float = 2.0) -> dict[str, Any]:
     """GET /v1/state, or {} when it cannot be had: for loops that wait for it."""
     try:
-        return get(url, "/v1/state", timeout)
+        return get(ctx, url, "/v1/state", timeout)
     except PdctlError:
         return {}

@@ -11,9 +11,9 @@ def resume(ctx: Context) -> list[str]:
     """What was opened, one sentence each; empty when nothing was held. UnreachableError without a router."""
     router = ctx.fleet.router
     done = []
-    state = admin.get(router.url, "/v1/state")
+    state = admin.get(ctx, router.url, "/v1/state")
     for engine in ctx.fleet.engines():
-        status = admin.state(engine.url).get("status")
+        status = admin.state(ctx, engine.url).get("status")
         if status in ("draining", "drained"):
             admin.post(ctx, engine.url, "resume")
             done.append(f"{engine.name} was {status} and takes requests again")

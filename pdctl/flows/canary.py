@@ -10,24 +10,25 @@ from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.flows.co_restart_canary import send
+from pdctl.flows.context import Context
 from pdctl.flows.http import call, error_of
 
 PROMPT = "What is gravity? Answer in one short sentence."
 TOKENS = 8
 
 
-def router_canary(fleet: Fleet, deadline: float, prompt: str = PROMPT) -> float:
+def router_canary(ctx: Context, deadline: float, prompt: str = PROMPT) -> float:
     """One chat completion through the router; seconds. PdctlError when its body is not an answer."""
     begin = time.monotonic()
-    url = f"{fleet.router.url}/v1/chat/completions"
-    status, body = call("POST", url, deadline, _chat(fleet, prompt))
+    url = f"{ctx.fleet.router.url}/v1/chat/completions"
+    status, body = call(ctx, "POST", url, deadline, _chat(ctx.fleet, prompt))
     check_answer("the canary through the router", status, body)
     return time.monotonic() - begin
 
 
-def edge_canary(fleet: Fleet, prefill: Engine, decode: Engine, deadline: float) -> float:
+def edge_canary(ctx: Context, prefill: Engine, decode: Engine, deadline: float) -> float:
     """The same greedy request twice over one edge, past the router; seconds."""
-    canary = send(prefill, decode, fleet.model.name, "small", deadline)
+    canary = send(ctx, prefill, decode, "small", deadline)
     if canary.problem:
         raise _failed(f"the canary over {prefill.name} -> {decode.name}: {canary.problem}.")
     return canary.seconds

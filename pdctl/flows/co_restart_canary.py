@@ -14,6 +14,7 @@ from typing import Any
 
 from pdctl.errors import PdctlError
 from pdctl.fleet.model import Engine
+from pdctl.flows.context import Context
 from pdctl.flows.http import call, error_of
 from pdctl.remote.fanout import begin
 
@@ -35,20 +36,24 @@ class Canary:
     problem: str
 
 
-def _leg(engine: Engine, body: dict[str, Any], id: str, timeout: float) -> tuple[dict[str, Any], str]:
+def _leg(
+    ctx: Context, engine: Engine, body: dict[str, Any], id: str, timeout: float
+) -> tuple[dict[str, Any], str]:
     """(body, problem) of one leg."""
     try:
-        status, answer = call("POST", f"{engine.url}/v1/completions", timeout, body, {"X-Request-ID": id})
+        status, answer = call(
+            ctx, "POST", f"{engine.url}/v1/completions", timeout, body, {"X-Request-ID": id}
+        )
     except PdctlError as error:
         return {}, error.message
     return answer, "" if status == 200 else f"{engine.name} answered {status}: {error_of(answer)}"
 
 
-def _once(prefill: Engine, decode: Engine, model: str, prompt: str, timeout: float) -> tuple[str, str]:
+def _once(ctx: Context, prefill: Engine, decode: Engine, prompt: str, timeout: float) -> tuple[str, str]:
     """(text, problem) of one request over the edge."""
     id = f"canary-{secrets.token_hex(6)}"
     body = {
-        "model": model,
+        "model": ctx.fleet.model.name,
         "prompt": prompt,
         "max_tokens": TOKENS,
         "temperature": 0,
@@ -56,8 +61,8 @@ def _once(prefill: Engine, decode: Engine, model: str, prompt: str, timeout: flo
         "bootstrap_port": prefill.bootstrap_port,
         "bootstrap_room": secrets.randbits(62) or 1,
     }
-    first = begin(partial(_leg, prefill, body, id, timeout))
-    (answer, wrong) = begin(partial(_leg, decode, body, id, timeout)).result()
+    first = begin(partial(_leg, ctx, prefill, body, id, timeout))
+    (answer, wrong) = begin(partial(_leg, ctx, decode, body, id, timeout)).result()
     (_, other) = first.result()
     problem = wrong or other
     if problem:
@@ -67,13 +72,13 @@ def _once(prefill: Engine, decode: Engine, model: str, prompt: str, timeout: flo
     return text, "" if text.strip() else "the answer is empty"
 
 
-def send(prefill: Engine, decode: Engine, model: str, size: str, timeout: float = 30.0) -> Canary:
+def send(ctx: Context, prefill: Engine, decode: Engine, size: str, timeout: float = 30.0) -> Canary:
     """Two passes of one size; both must answer alike and say something."""
     prompt = SMALL if size == "small" else LARGE
     started = time.monotonic()
-    text, problem = _once(prefill, decode, model, prompt, timeout)
+    text, problem = _once(ctx, prefill, decode, prompt, timeout)
     if not problem:
-        again, problem = _once(prefill, decode, model, prompt, timeout)
+        again, problem = _once(ctx, prefill, decode, prompt, timeout)
         if not problem and again != text:
             problem = f"the same greedy request gave {text!r}, then {again!r}"
     return Canary(prefill.name, decode.name, size, text, time.monotonic() - started, problem)

@@ -97,7 +97,7 @@ class Steps:
             return ""
         names = {e.name for e in self.cell.engines}
         try:
-            requests = admin.get(self._ctx.fleet.router.url, "/v1/requests").get("requests", [])
+            requests = admin.get(self._ctx, self._ctx.fleet.router.url, "/v1/requests").get("requests", [])
         except PdctlError:
             return ""
         busy = [
@@ -204,7 +204,7 @@ class Steps:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise DeadlineError("deadline", "The canaries did not end in time.")
-                result = send(prefill, decode, self._ctx.fleet.model.name, size, min(60.0, left))
+                result = send(self._ctx, prefill, decode, size, min(60.0, left))
                 self.canaries.append(result)
                 if result.problem:
                     where = f"{prefill.name} -> {decode.name}"
@@ -228,7 +228,7 @@ class Steps:
             admin.post(self._ctx, router.url, "cordon", body, timeout=seconds / 2)
 
     def _router_behind(self) -> str:
-        seen = admin.state(self._ctx.fleet.router.url).get("engines", [])
+        seen = admin.state(self._ctx, self._ctx.fleet.router.url).get("engines", [])
         by_name = {e["instance"]: e for e in seen}
         for engine in self.cell.engines:
             entry = by_name.get(engine.name, {})
@@ -239,7 +239,7 @@ class Steps:
 
     def observe(self) -> list[str]:
         """What the router and each engine look like now, in one sentence each; never raises."""
-        front = admin.state(self._ctx.fleet.router.url)
+        front = admin.state(self._ctx, self._ctx.fleet.router.url)
         lines = [f"router: admission {front['admission']}" if front else "router: does not answer"]
         for engine in self.cell.engines:
             try:
@@ -252,7 +252,7 @@ class Steps:
         return lines
 
     def _state(self, engine: Engine) -> dict[str, Any]:
-        return admin.state(engine.url)
+        return admin.state(self._ctx, engine.url)
 
 
 def _sees(state: dict[str, Any], other: str, incarnation: str | None) -> bool:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
+import httpx
+
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.tokens import read_token
+from pdctl.remote import web
 from pdctl.transport.base import Transport
 from pdctl.transport.open import open_transport
 from pdctl.units.base import Units
@@ -30,11 +34,28 @@ class Context:
     wait: Say = silent
     _transports: dict[str, Transport] = field(default_factory=dict)
     _units: dict[str, Units] = field(default_factory=dict)
+    _opening: threading.Lock = field(default_factory=threading.Lock)
 
     def transport(self, host: str) -> Transport:
-        if host not in self._transports:
-            self._transports[host] = open_transport(self.fleet.hosts[host])
-        return self._transports[host]
+        with self._opening:
+            if host not in self._transports:
+                self._transports[host] = open_transport(self.fleet.hosts[host])
+            return self._transports[host]
+
+    def client(self, timeout: float) -> httpx.Client:
+        """For one engine or router after the other; `timeout` seconds bound every single wait."""
+        return web.client(self._way, timeout)
+
+    def async_client(self, timeout: float = 5.0, connections: int = 256) -> httpx.AsyncClient:
+        """For many at once."""
+        return web.async_client(self._way, timeout, connections)
+
+    def _way(self, address: str) -> Transport | None:
+        """Engines of this machine are reached straight, others through their host's connection."""
+        for host in self.fleet.hosts.values():
+            if host.address == address:
+                return None if host.local else self.transport(host.name)
+        return None
 
     def units(self, host: str) -> Units:
         if host not in self._units:

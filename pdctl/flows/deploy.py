@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pdctl.errors import ConfigError, PdctlError
-from pdctl.fleet.model import Engine, Fleet, Host, Router
+from pdctl.fleet.model import Engine, Host, Router
 from pdctl.flows import co_restart
 from pdctl.flows.canary import edge_canary, router_canary
 from pdctl.flows.context import Context
@@ -93,10 +93,10 @@ def prove_started(ctx: Context, wait: float, journal: Journal) -> None:
         run_plan(make_plan(proof_steps(ctx, wait), gates=True), journal, ctx.say)
 
 
-def unready(fleet: Fleet) -> dict[str, str]:
+def unready(ctx: Context) -> dict[str, str]:
     """Unit -> why it is not ready, asked of all at once; empty when the fleet serves."""
-    units = {u.name: u for u in fleet.units()}
-    found = fan_out(units, lambda name: not_ready(units[name]))
+    units = {u.name: u for u in ctx.fleet.units()}
+    found = fan_out(units, lambda name: not_ready(ctx, units[name]))
     return {name: str(why) for name, why in found.items() if why}
 
 
@@ -176,7 +176,7 @@ def proof_steps(ctx: Context, wait: float) -> list[Step]:
     for prefill, decode in fleet.edges():
 
         def over_edge(p: Engine = prefill, d: Engine = decode) -> None:
-            ctx.say(f"  answered in {edge_canary(fleet, p, d, CANARY):.2f} s")
+            ctx.say(f"  answered in {edge_canary(ctx, p, d, CANARY):.2f} s")
 
         name = f"{prefill.name} -> {decode.name}"
         steps.append(Step(f"canary/{name}", "fleet", f"canary {name}", lambda: (), over_edge, gate=True))
@@ -187,7 +187,7 @@ def proof_steps(ctx: Context, wait: float) -> list[Step]:
                 "fleet",
                 "canary through the router",
                 lambda: (),
-                lambda: ctx.say(f"  answered in {router_canary(fleet, CANARY):.2f} s"),
+                lambda: ctx.say(f"  answered in {router_canary(ctx, CANARY):.2f} s"),
                 gate=True,
             )
         )

@@ -151,7 +151,7 @@ def timeout_step(ctx: Context, states: UnitStates, unit: DesiredUnit) -> Step:
         if states.difference(unit):
             return {}  # it is about to be started with the new values
         try:
-            _, state = call("GET", f"{url}/v1/state", QUICK)
+            _, state = call(ctx, "GET", f"{url}/v1/state", QUICK)
         except PdctlError:
             return {}
         running = {t["env"]: t["value"] for t in state.get("timeouts", {}).values()}

@@ -10,8 +10,6 @@ import time
 from collections import defaultdict
 from functools import partial
 
-import httpx
-
 from pdctl.adapters.bundled import GAP, engine_pair, router_pair
 from pdctl.adapters.picture import Engine as EnginePicture
 from pdctl.adapters.picture import Pair
@@ -39,7 +37,7 @@ def diagnose(ctx: Context, gap: float = GAP) -> Report:
 async def _gather(ctx: Context, gap: float) -> Facts:
     fleet = ctx.fleet
     engines = list(fleet.engines())
-    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=256), trust_env=False) as client:
+    async with ctx.async_client() as client:
         probes = [asyncio.create_task(engine_pair(client, e.url, gap)) for e in engines]
         asking = asyncio.create_task(router_pair(client, fleet.router.url, gap))
         hosts = await _hosts(ctx)

@@ -57,13 +57,13 @@ def arm(ctx: Context, engine: Engine, name: str, count: int = 1, value: float = 
 def disarm(ctx: Context, engine: Engine) -> list[str]:
     """Disarm everything on `engine`; the names of what was armed."""
     need_drill(ctx.fleet)
-    names = [point.name for point in armed(engine)]
+    names = [point.name for point in armed(ctx, engine)]
     for name in names:
         admin.post(ctx, engine.url, "faults", {"name": name, "armed": False}, drill=True)
     return names
 
 
-def armed(engine: Engine) -> list[Point]:
+def armed(ctx: Context, engine: Engine) -> list[Point]:
     """UnreachableError when the engine does not answer."""
-    faults: dict[str, Any] = admin.get(engine.url, "/v1/state").get("faults", {})
+    faults: dict[str, Any] = admin.get(ctx, engine.url, "/v1/state").get("faults", {})
     return [Point(engine.name, f["name"], f["count"], f["value"], f["hits"]) for f in faults.get("armed", [])]

@@ -8,11 +8,13 @@ from typing import Any
 import httpx
 
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
+from pdctl.flows.context import Context
 
 _WHY = "Run `pdctl diagnose` for the cause."
 
 
 def call(
+    ctx: Context,
     method: str,
     url: str,
     deadline: float,
@@ -22,10 +24,10 @@ def call(
     """Status and JSON body; `deadline` seconds bound every single wait of the call.
 
     UnreachableError when nothing answers, DeadlineError when the answer is late, PdctlError when it is
-    not JSON. No proxy of the environment is used: fleets are reached directly.
+    not JSON.
     """
     try:
-        with httpx.Client(trust_env=False, timeout=deadline) as client:
+        with ctx.client(deadline) as client:
             answer = client.request(method, url, json=body, headers=headers)
     except httpx.TimeoutException:
         raise DeadlineError("no_answer", f"{url} did not answer in {deadline:g} s.", _WHY) from None

@@ -19,10 +19,10 @@ UNITS = 1.0
 TAIL = 25
 
 
-def not_ready(unit: Engine | Router, deadline: float = 2.0) -> str:
+def not_ready(ctx: Context, unit: Engine | Router, deadline: float = 2.0) -> str:
     """Why `unit` takes no requests now; empty when it is ready."""
     try:
-        status, document = call("GET", f"{unit.url}/ready", deadline)
+        status, document = call(ctx, "GET", f"{unit.url}/ready", deadline)
     except PdctlError as error:
         return "it does not answer yet" if error.exit is Exit.UNREACHABLE else error.message
     if status == 200 and document.get("ready", True):
@@ -40,7 +40,7 @@ def wait_ready(ctx: Context, units: Sequence[Engine | Router], deadline: float) 
         if time.monotonic() >= look_at_units:
             _check_alive(ctx, waiting)
             look_at_units = time.monotonic() + UNITS
-        reasons = {u.name: why for u in waiting if (why := not_ready(u))}
+        reasons = {u.name: why for u in waiting if (why := not_ready(ctx, u))}
         waiting = [u for u in waiting if u.name in reasons]
         if not waiting:
             return

@@ -7,8 +7,6 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import httpx
-
 from pdctl.adapters.bundled import ask_engine, ask_router
 from pdctl.adapters.picture import Engine as EnginePicture
 from pdctl.adapters.picture import Router as RouterPicture
@@ -96,7 +94,7 @@ def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
     answered = [h for h, found in units.items() if not isinstance(found, PdctlError)]
     engines = list(fleet.engines())
     specs = [ctx.units(e.host).installed(e.name) if e.host in answered else None for e in engines]
-    samples, front = asyncio.run(_ask([e.url for e in engines], fleet.router.url, deadline))
+    samples, front = asyncio.run(_ask(ctx, [e.url for e in engines], deadline))
     return FleetStatus(
         name=fleet.name,
         at=time.time(),
@@ -112,10 +110,10 @@ def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
 
 
 async def _ask(
-    urls: list[str], router: str, deadline: float
+    ctx: Context, urls: list[str], deadline: float
 ) -> tuple[list[Sample[EnginePicture]], Sample[RouterPicture]]:
-    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=256), trust_env=False) as client:
-        asking = asyncio.create_task(ask_router(client, router, deadline))
+    async with ctx.async_client() as client:
+        asking = asyncio.create_task(ask_router(client, ctx.fleet.router.url, deadline))
         samples = await asyncio.gather(*(ask_engine(client, url, deadline) for url in urls))
         return list(samples), await asking
 

@@ -50,7 +50,7 @@ def apply(ctx: Context, wanted: Mapping[str, float], reason: str) -> list[Change
     fleet = ctx.fleet
     name = profile_name(fleet)
     current = load_profile(fleet.paths.profiles, name).numbers()
-    tune_recovery.write(fleet, _record(fleet, wanted, name))
+    tune_recovery.write(fleet, _record(ctx, wanted, name))
     try:
         lower = wanted.get(INFLIGHT, current[INFLIGHT]) < current[INFLIGHT]
         for env in in_order(wanted, lower):
@@ -63,10 +63,11 @@ def apply(ctx: Context, wanted: Mapping[str, float], reason: str) -> list[Change
     return [Change(env, current[env], seconds) for env, seconds in wanted.items()]
 
 
-def _record(fleet: Fleet, wanted: Mapping[str, float], profile: str) -> tune_recovery.Record:
+def _record(ctx: Context, wanted: Mapping[str, float], profile: str) -> tune_recovery.Record:
+    fleet = ctx.fleet
     record = tune_recovery.Record()
     for unit in fleet.units():
-        values = admin.state(unit.url).get("timeouts", {})
+        values = admin.state(ctx, unit.url).get("timeouts", {})
         names = [known()[env].name for env in wanted if known()[env].read_by(unit.role)]
         record.timeouts[unit.name] = {n: float(values[n]["value"]) for n in names if n in values}
     file = fleet.paths.profiles / f"{profile}.toml"

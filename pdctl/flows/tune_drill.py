@@ -55,9 +55,9 @@ def fired(state: dict[str, Any]) -> int:
     return int(state.get("counters", {}).get("deadlines_fired", {}).get("inflight", 0))
 
 
-def _busy(engine: Engine) -> str:
+def _busy(ctx: Context, engine: Engine) -> str:
     """What an idle engine would not have: requests, pages in quarantine."""
-    state = admin.state(engine.url)
+    state = admin.state(ctx, engine.url)
     if not state:
         return f"{engine.name} does not answer"
     requests, quarantined = len(state["requests"]), int(state["pages"]["quarantined"])
@@ -65,9 +65,9 @@ def _busy(engine: Engine) -> str:
     return f"{engine.name} has {requests} requests, {quarantined} pages quarantined" if busy else ""
 
 
-def _short(engine: Engine, free: int) -> str:
+def _short(ctx: Context, engine: Engine, free: int) -> str:
     """Pages that are not back to the baseline `free`."""
-    pages = admin.state(engine.url).get("pages", {})
+    pages = admin.state(ctx, engine.url).get("pages", {})
     now = int(pages.get("free", 0))
     return "" if now >= free else f"{engine.name} has {now} pages free of {free} before the drill"
 
@@ -78,10 +78,10 @@ def _hits(state: dict[str, Any]) -> int:
     return spent or sum(f["hits"] for f in faults.get("armed", []) if f["name"] == FAULT)
 
 
-async def _legs(prefill: Engine, decode: Engine, model: str, id: str, deadline: float) -> tuple[str, str]:
+async def _legs(ctx: Context, prefill: Engine, decode: Engine, id: str, deadline: float) -> tuple[str, str]:
     """The victim over this very edge; the error codes of the prefill and of the decode leg."""
     body = {
-        "model": model,
+        "model": ctx.fleet.model.name,
         "prompt": "This request is a drill: its transfer will be stalled on purpose.",
         "max_tokens": 8,
         "temperature": 0,
@@ -98,16 +98,16 @@ async def _legs(prefill: Engine, decode: Engine, model: str, id: str, deadline: 
             return type(fault).__name__
         return str(error.get("code") or f"http_{r.status_code}")
 
-    async with httpx.AsyncClient(timeout=deadline, trust_env=False) as client:
+    async with ctx.async_client(deadline) as client:
         one, other = await asyncio.gather(leg(client, prefill), leg(client, decode))
     return one, other
 
 
-async def _stalled(prefill: Engine, before: int, deadline: float) -> bool:
+async def _stalled(ctx: Context, prefill: Engine, before: int, deadline: float) -> bool:
     """Wait until the fault has taken its room, so that no neighbour is taken instead."""
     end = time.monotonic() + deadline
     while time.monotonic() < end:
-        if _hits(await asyncio.to_thread(admin.state, prefill.url)) > before:
+        if _hits(await asyncio.to_thread(admin.state, ctx, prefill.url)) > before:
             return True
         await asyncio.sleep(0.1)
     return False
@@ -118,9 +118,9 @@ async def _scene(
 ) -> tuple[tuple[str, str], list[tuple[str, str]], bool]:
     """Victim first, neighbours once it is stalled: (victim's codes, neighbours' (text, code), stalled)."""
     model, url = ctx.fleet.model.name, ctx.fleet.router.url
-    victim = asyncio.create_task(_legs(prefill, decode, model, id, value + 30.0))
-    stalled = await _stalled(prefill, before, 10.0)
-    async with httpx.AsyncClient(trust_env=False) as client:
+    victim = asyncio.create_task(_legs(ctx, prefill, decode, id, value + 30.0))
+    stalled = await _stalled(ctx, prefill, before, 10.0)
+    async with ctx.async_client() as client:
         prompts = [f"Neighbour {n}: count from one to five." for n in range(NEIGHBOURS)]
         others = await asyncio.gather(*(ask(client, url, model, p, 8, 60.0) for p in prompts))
         codes = await victim
@@ -134,9 +134,9 @@ def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
     """
     pair = (prefill, decode)
     for engine in pair:
-        until(partial(_busy, engine), 30.0)
-    base = admin.get(prefill.url, "/v1/state")
-    free = {e.name: int(admin.get(e.url, "/v1/state")["pages"]["free"]) for e in pair}
+        until(partial(_busy, ctx, engine), 30.0)
+    base = admin.get(ctx, prefill.url, "/v1/state")
+    free = {e.name: int(admin.get(ctx, e.url, "/v1/state")["pages"]["free"]) for e in pair}
     tune_recovery.set_live(ctx, prefill.name, {"inflight": value})
     drill.arm(ctx, prefill, FAULT, count=1)
     id = f"drill-{secrets.token_hex(6)}"
@@ -144,8 +144,8 @@ def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
     codes, neighbours, stalled = asyncio.run(_scene(ctx, prefill, decode, id, value, _hits(base)))
     checks = [Check("one transfer was stalled", stalled, f"{FAULT} count 1")]
     checks += _client_checks(codes, neighbours)
-    after = _settled(pair, free)
-    state = admin.get(prefill.url, "/v1/state")
+    after = _settled(ctx, pair, free)
+    state = admin.get(ctx, prefill.url, "/v1/state")
     dwell = _dwell(base, state)
     checks += [
         Check(
@@ -160,11 +160,11 @@ def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
     return Proof(prefill.name, decode.name, value, dwell, id, tuple(checks))
 
 
-def _settled(pair: tuple[Engine, Engine], free: dict[str, int]) -> str:
+def _settled(ctx: Context, pair: tuple[Engine, Engine], free: dict[str, int]) -> str:
     """What is still held after the drill, "" when every page of both sides came back."""
     try:
         for engine in pair:
-            until(partial(_short, engine, free[engine.name]), 15.0)
+            until(partial(_short, ctx, engine, free[engine.name]), 15.0)
     except DeadlineError as error:
         return error.message
     return ""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from pdctl.flows.context import Context
+
 _TURNS = (
     "List three files of a small web project.",
     "Explain what the second one is for.",
@@ -75,10 +77,10 @@ async def _agent(
     return shots
 
 
-async def drive(url: str, model: str, shape: Shape) -> list[Shot]:
+async def drive(ctx: Context, shape: Shape) -> list[Shot]:
     """Run the whole load; returns when every request has ended or met its deadline."""
     end = time.monotonic() + shape.seconds
-    limits = httpx.Limits(max_connections=shape.agents + 4)
-    async with httpx.AsyncClient(limits=limits, trust_env=False) as client:
+    url, model = ctx.fleet.router.url, ctx.fleet.model.name
+    async with ctx.async_client(connections=shape.agents + 4) as client:
         runs = [_agent(client, url, model, shape, n, end) for n in range(shape.agents)]
         return [shot for shots in await asyncio.gather(*runs) for shot in shots]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.flows import admin
+from pdctl.flows.context import Context
 from pdctl.flows.tune_load import Shape, Shot, drive
 
 # The engine's own default where the fleet file leaves max_running out.
@@ -38,7 +38,9 @@ class Phase:
 class _Watcher:
     """Collects dwells of all prefills and the depth of decode's queue while a load runs."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, ctx: Context) -> None:
+        fleet = ctx.fleet
+        self._ctx = ctx
         self._prefills = [e for e in fleet.engines() if e.role == "prefill"]
         self._decodes = [e for e in fleet.engines() if e.role == "decode"]
         self._seen: set[tuple[str, float, float, str]] = set()
@@ -46,7 +48,7 @@ class _Watcher:
         self.waiting = 0
 
     def _dwells(self, engine: Engine) -> set[tuple[str, float, float, str]]:
-        recent = admin.state(engine.url, 5.0).get("dwell", {}).get("recent", [])
+        recent = admin.state(self._ctx, engine.url, 5.0).get("dwell", {}).get("recent", [])
         return {(engine.name, float(at), float(s), str(how)) for at, s, how in recent}
 
     def begin(self) -> None:
@@ -58,7 +60,7 @@ class _Watcher:
         for engine in self._prefills:
             self._seen |= self._dwells(engine)
         for engine in self._decodes:
-            queues: dict[str, Any] = admin.state(engine.url, 5.0).get("queues", {})
+            queues: dict[str, Any] = admin.state(self._ctx, engine.url, 5.0).get("queues", {})
             self.waiting = max(self.waiting, int(queues.get("waiting", {}).get("depth", 0)))
 
     def outcomes(self) -> list[tuple[float, str]]:
@@ -74,19 +76,19 @@ def shapes(fleet: Fleet, seconds: float) -> dict[str, Shape]:
     }
 
 
-def measure(fleet: Fleet, seconds: float, say: Callable[[str], None]) -> tuple[Phase, ...]:
+def measure(ctx: Context, seconds: float) -> tuple[Phase, ...]:
     """Both phases, `seconds` each and what the last requests take."""
     phases = []
-    for name, shape in shapes(fleet, seconds).items():
-        say(f"measuring dwell, {name}: {shape.agents} agents for {seconds:g} s")
-        phases.append(asyncio.run(_phase(fleet, name, shape)))
+    for name, shape in shapes(ctx.fleet, seconds).items():
+        ctx.say(f"measuring dwell, {name}: {shape.agents} agents for {seconds:g} s")
+        phases.append(asyncio.run(_phase(ctx, name, shape)))
     return tuple(phases)
 
 
-async def _phase(fleet: Fleet, name: str, shape: Shape) -> Phase:
-    watcher = _Watcher(fleet)
+async def _phase(ctx: Context, name: str, shape: Shape) -> Phase:
+    watcher = _Watcher(ctx)
     await asyncio.to_thread(watcher.begin)
-    load = asyncio.create_task(drive(fleet.router.url, fleet.model.name, shape))
+    load = asyncio.create_task(drive(ctx, shape))
     try:
         while not load.done():
             await asyncio.wait([load], timeout=_LOOK)

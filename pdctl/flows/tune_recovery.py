@@ -113,7 +113,7 @@ def restore(ctx: Context) -> list[str]:
 
 def _answers(ctx: Context, unit: str) -> bool:
     """A unit that has left the fleet file does not."""
-    return any(u.name == unit and admin.state(u.url) for u in ctx.fleet.units())
+    return any(u.name == unit and admin.state(ctx, u.url) for u in ctx.fleet.units())
 
 
 def _runs(ctx: Context, unit: str) -> bool:
@@ -144,7 +144,7 @@ def set_live(ctx: Context, unit: str, values: dict[str, float]) -> None:
     admin.post(ctx, url, "timeouts", values)
 
     def behind() -> str:
-        seen = admin.state(url).get("timeouts", {})
+        seen = admin.state(ctx, url).get("timeouts", {})
         wrong = [
             f"{n}={seen.get(n, {}).get('value')}"
             for n, v in values.items()

@@ -121,7 +121,7 @@ def run(ctx: Context, options: Options) -> TuneReport:
 
 
 def _measure(ctx: Context, options: Options, report: TuneReport, numbers: dict[str, float]) -> None:
-    report.phases = measure(ctx.fleet, options.seconds, ctx.say)
+    report.phases = measure(ctx, options.seconds)
     load, saturated = report.phases
     report.proposal = propose(load.dwells, saturated.dwells, was_saturated=saturated.waiting > 0)
     if report.proposal.value is not None:
@@ -148,7 +148,7 @@ def _drill(ctx: Context, report: TuneReport) -> None:
     edges = _edges(ctx.fleet)
     record = tune_recovery.Record(faults=[(p.name, FAULT) for p, _ in edges])
     for prefill, _ in edges:
-        timeouts = admin.get(prefill.url, "/v1/state")["timeouts"]
+        timeouts = admin.get(ctx, prefill.url, "/v1/state")["timeouts"]
         record.timeouts[prefill.name] = {"inflight": float(timeouts["inflight"]["value"])}
     tune_recovery.write(ctx.fleet, record)
     short = test_value(report.phases, report.present)

@@ -41,7 +41,7 @@ def test_the_second_deploy_changes_nothing_and_restarts_nothing(bench: Bench) ->
     assert ids(first)[-3:] == ["local/start/prefill-0", "local/start/decode-0", "local/start/router"]
     lives = bench.lives()
     assert set(lives) == {"prefill-0", "decode-0", "router"} and all(lives.values())
-    assert unready(bench.fleet()) == {}
+    assert unready(bench.context()) == {}
     second = bench.deploy()
     assert (second.plan.changes, second.plan.pending) == (0, ())
     assert bench.lives() == lives
@@ -122,7 +122,7 @@ def test_a_killed_engine_whose_keeper_restarts_it_needs_no_deploy(bench: Bench) 
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + 20
-    while unready(bench.fleet()):
+    while unready(bench.context()):
         assert time.monotonic() < end
         time.sleep(0.1)
     assert bench.deploy().plan.changes == 0
@@ -210,11 +210,11 @@ def test_a_deploy_after_an_interrupted_one_waits_for_what_it_started(bench: Benc
     for pending in made.plan.pending:
         if not pending.step.gate:
             pending.step.apply()
-    assert bench.plan().plan.changes == 0 and "decode-0" in unready(bench.fleet())
+    assert bench.plan().plan.changes == 0 and "decode-0" in unready(bench.context())
     ctx = bench.context()
     with Journal(ctx.fleet.paths.journal, "deploy") as journal:
         prove_started(ctx, WAIT, journal)
-    assert unready(bench.fleet()) == {}
+    assert unready(bench.context()) == {}
     assert "canary through the router" in bench.said
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +62,7 @@ class Live:
         self.threads[-1].start()
 
     def live_ids(self) -> list[str]:
-        return [r["id"] for r in admin.get(self.url, "/v1/requests")["requests"]]
+        return [r["id"] for r in admin.get(self.ctx, self.url, "/v1/requests")["requests"]]
 
     def clear(self) -> None:
         """End what a test left: faults, requests."""
@@ -70,7 +74,7 @@ class Live:
             except PdctlError:
                 pass  # it ended by itself in between
         poll(lambda: not self.live_ids())
-        poll(lambda: all(not admin.state(e.url)["requests"] for e in self.ctx.fleet.engines()))
+        poll(lambda: all(not admin.state(self.ctx, e.url)["requests"] for e in self.ctx.fleet.engines()))
 
     def diagnosed(self, code: str, seconds: float = 40.0) -> Report:
         """Diagnose until the first finding is `code`; the report."""
@@ -81,6 +85,48 @@ class Live:
             if first == code:
                 return report
             assert time.monotonic() < end, f"{first} leads, not {code}: {report.verdict.summary}"
+
+
+class Swallower:
+    """A port that hands GETs on to an engine's and keeps every POST for ever."""
+
+    def __init__(self, engine: int) -> None:
+        self._engine = engine
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._kept: list[socket.socket] = []
+
+    def __enter__(self) -> Swallower:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._listener.close()
+        for kept in self._kept:
+            kept.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self._kept.append(client)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._engine)) as engine:
+            self._kept.append(engine)
+            threading.Thread(target=self._back, args=(engine, client), daemon=True).start()
+            while data := client.recv(65536):
+                if data.startswith(b"POST"):
+                    threading.Event().wait(120)
+                engine.sendall(data)
+
+    def _back(self, engine: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := engine.recv(65536):
+                client.sendall(data)
 
 
 def poll(check: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -106,9 +152,9 @@ def live(smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liv
 def test_live_documents_keep_their_contracts(live: Live) -> None:
     live.send()
     for engine in live.ctx.fleet.engines():
-        assert contracts.faults("engine_state", admin.get(engine.url, "/v1/state")) == []
-    assert contracts.faults("router_state", admin.get(live.url, "/v1/state")) == []
-    assert contracts.faults("router_requests", admin.get(live.url, "/v1/requests")) == []
+        assert contracts.faults("engine_state", admin.get(live.ctx, engine.url, "/v1/state")) == []
+    assert contracts.faults("router_state", admin.get(live.ctx, live.url, "/v1/state")) == []
+    assert contracts.faults("router_requests", admin.get(live.ctx, live.url, "/v1/requests")) == []
     report = diagnose(live.ctx)
     assert contracts.faults("diagnose", document(report)) == []
     assert report.verdict.status == "healthy", report.verdict.summary
@@ -129,10 +175,17 @@ def test_an_injected_fault_is_the_first_finding(
     drill.arm(live.ctx, live.ctx.fleet.engine(engine), fault, count=0 if fault == "refuse-pages" else 1)
     live.send()
     try:
-        poll(lambda: any(e["legs"]["prefill"] for e in admin.get(live.url, "/v1/requests")["requests"]))
+        poll(
+            lambda: any(
+                e["legs"]["prefill"] for e in admin.get(live.ctx, live.url, "/v1/requests")["requests"]
+            )
+        )
         if fault == "refuse-pages":
             poll(
-                lambda: admin.state(live.ctx.fleet.engine("decode-0").url)["queues"]["waiting"]["depth"] == 1
+                lambda: (
+                    admin.state(live.ctx, live.ctx.fleet.engine("decode-0").url)["queues"]["waiting"]["depth"]
+                    == 1
+                )
             )
         report = live.diagnosed(code)
         assert words in report.verdict.summary
@@ -140,9 +193,41 @@ def test_an_injected_fault_is_the_first_finding(
         live.clear()
 
 
+def test_requests_that_no_engine_knows_are_forgotten(live: Live) -> None:
+    """A router that counts them, engines that never saw them: what lies between swallows every POST."""
+    fleet = live.ctx.fleet
+    live.ctx.units("local").stop("router")
+    prefill, decode = fleet.engine("prefill-0"), fleet.engine("decode-0")
+    argv = [sys.executable, "-m", "engine", "router", "--instance", "router"]
+    argv += ["--host", fleet.router.address, "--port", str(fleet.router.port)]
+    argv += ["--served-model-name", fleet.model.name]
+    env = {**os.environ, "PD_FLEET_TOKEN_FILE": str(fleet.paths.token)}
+    with Swallower(prefill.port) as first, Swallower(decode.port) as second:
+        argv += ["--prefill", f"prefill-0=http://127.0.0.1:{first.port},{prefill.bootstrap},a"]
+        argv += ["--decode", f"decode-0=http://127.0.0.1:{second.port},a"]
+        router = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            poll(lambda: any(e["ready"] for e in admin.state(live.ctx, live.url).get("engines", [])))
+            live.send()
+            live.send()
+            poll(lambda: len(live.live_ids()) == 2)
+            report = live.diagnosed("PD601")
+            story = document(report)
+            assert len(story["ledger"]) == 2, story["ledger"]
+            assert "no engine" in report.verdict.summary, report.verdict.summary
+            for id in live.live_ids():
+                abort(live.ctx, id)
+            poll(lambda: not live.live_ids())
+        finally:
+            router.kill()
+            router.wait(30)
+    live.ctx.units("local").start("router")
+    poll(lambda: all(e["ready"] for e in admin.state(live.ctx, live.url).get("engines", [{"ready": False}])))
+
+
 def test_a_frozen_decode_is_named_and_not_its_effects(live: Live) -> None:
     decode = live.ctx.fleet.engine("decode-0")
-    pid = int(admin.get(decode.url, "/v1/state")["pid"])
+    pid = int(admin.get(live.ctx, decode.url, "/v1/state")["pid"])
     os.kill(pid, signal.SIGSTOP)
     try:
         report = live.diagnosed("PD202")
@@ -150,21 +235,21 @@ def test_a_frozen_decode_is_named_and_not_its_effects(live: Live) -> None:
         assert report.seconds < 15.0
     finally:
         os.kill(pid, signal.SIGCONT)
-    poll(lambda: bool(admin.state(live.url).get("engines")) and not live.live_ids())
-    poll(lambda: all(e["ready"] for e in admin.state(live.url).get("engines", [])) or False)
+    poll(lambda: bool(admin.state(live.ctx, live.url).get("engines")) and not live.live_ids())
+    poll(lambda: all(e["ready"] for e in admin.state(live.ctx, live.url).get("engines", [])) or False)
 
 
 def test_co_restart_under_load_fails_no_request(live: Live) -> None:
-    old = {e.name: admin.get(e.url, "/v1/state")["incarnation"] for e in live.ctx.fleet.engines()}
+    old = {e.name: admin.get(live.ctx, e.url, "/v1/state")["incarnation"] for e in live.ctx.fleet.engines()}
     shots: list[Shot] = []
     shape = Shape(agents=2, seconds=60.0, tokens=8, deadline=200.0)
 
     def load() -> None:
-        shots.extend(asyncio.run(drive(live.url, live.ctx.fleet.model.name, shape)))
+        shots.extend(asyncio.run(drive(live.ctx, shape)))
 
     thread = threading.Thread(target=load)
     thread.start()
-    poll(lambda: int(admin.state(live.url)["counters"]["requests_done"]) >= 3)
+    poll(lambda: int(admin.state(live.ctx, live.url)["counters"]["requests_done"]) >= 3)
     report = co_restart.run(live.ctx, None, lambda text: None)
     thread.join(240.0)
     assert report.ok, report.document()
@@ -183,7 +268,7 @@ def test_co_restart_under_load_fails_no_request(live: Live) -> None:
 
 
 def test_a_wrong_canary_holds_and_says_what_is_true(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(prefill: Engine, decode: Engine, model: str, size: str, timeout: float) -> Canary:
+    def wrong(ctx: Context, prefill: Engine, decode: Engine, size: str, timeout: float) -> Canary:
         return Canary(prefill.name, decode.name, size, "", 0.1, "the answer is empty")
 
     monkeypatch.setattr(co_restart_steps, "send", wrong)
@@ -192,12 +277,12 @@ def test_a_wrong_canary_holds_and_says_what_is_true(live: Live, monkeypatch: pyt
     try:
         assert (cell.machine.stage, cell.machine.at) == (Stage.HELD, Stage.CANARY)
         assert int(report.exit) == 3 and cell.out_of_service_s is None
-        assert admin.get(live.url, "/v1/state")["admission"] == "held"
+        assert admin.get(live.ctx, live.url, "/v1/state")["admission"] == "held"
         assert cell.next == "pdctl restart --co a" and len(cell.true_now) >= 4
     finally:
         opened = resume(live.ctx)
     assert any("admits again" in line for line in opened)
-    assert admin.get(live.url, "/v1/state")["admission"] == "open"
+    assert admin.get(live.ctx, live.url, "/v1/state")["admission"] == "open"
 
 
 def test_verify_sees_the_watchdog_fire_and_puts_everything_back(live: Live) -> None:
@@ -221,12 +306,12 @@ def test_an_interrupted_drill_is_put_back_by_the_next_run(live: Live) -> None:
     drill.arm(live.ctx, prefill, "stall-transfer")
     done = tune_recovery.restore(live.ctx)
     assert len(done) == 2 and _timeouts(live) == before
-    assert drill.armed(prefill) == [] and tune_recovery.restore(live.ctx) == []
+    assert drill.armed(live.ctx, prefill) == [] and tune_recovery.restore(live.ctx) == []
 
 
 def _timeouts(live: Live) -> dict[str, Any]:
     return {
-        e.name: admin.get(e.url, "/v1/state")["timeouts"]["inflight"]["value"]
+        e.name: admin.get(live.ctx, e.url, "/v1/state")["timeouts"]["inflight"]["value"]
         for e in live.ctx.fleet.engines()
         if e.role == "prefill"
     }
