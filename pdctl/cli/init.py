@@ -9,7 +9,7 @@ import typer
 from pdctl.cli.session import session
 from pdctl.errors import ConfigError
 from pdctl.fleet.load import fleet_path
-from pdctl.flows.init import Wanted, init_local
+from pdctl.flows.init import Wanted, init_fleet, remote
 from pdctl.flows.model import known_models, model_path
 from pdctl.render.table import show_json
 
@@ -17,6 +17,10 @@ from pdctl.render.table import show_json
 def command(
     ctx: typer.Context,
     local: Annotated[bool, typer.Option("--local", help="Engines on this machine.")] = False,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SSH[=ADDRESS]", help="A host over SSH, and where peers reach it; repeatable."),
+    ] = None,
     model: Annotated[
         str, typer.Option(help="A known model's name, a folder or a GGUF file.")
     ] = "smollm2-135m",
@@ -34,15 +38,17 @@ def command(
     """Write a commented fleet file, profiles and a token; nothing that exists is overwritten."""
     s = session(ctx)
     path = fleet_path(s.fleet_file)
-    if not local and not repair:
+    if not repair and local == bool(host):
         raise ConfigError(
-            "no_hosts", "Only fleets on this machine can be made in this version.", "Pass --local."
+            "no_hosts", "Where shall the engines run?", "Pass --local, or --host for each host."
         )
-    wanted = Wanted(name, model, profile, tp, prefills, decodes, dtype, drill)
-    written = init_local(path, wanted, repair)
+    hosts = tuple(remote(text) for text in host or ())
+    wanted = Wanted(name, model, profile, tp, prefills, decodes, dtype, drill, hosts)
+    written = init_fleet(path, wanted, repair)
     fleet = s.fleet()
-    pull = model in known_models() and not (model_path(model) / "config.json").exists()
-    following = [*([f"pdctl model pull {model}"] if pull else []), "pdctl deploy"]
+    pull = not host and model in known_models() and not (model_path(model) / "config.json").exists()
+    first = [f"pdctl model pull {model}"] if pull else ["pdctl check"] if host else []
+    following = [*first, "pdctl deploy"]
     if s.json:
         show_json({"schema": 1, "fleet": str(path), "written": written, "next": following})
         return

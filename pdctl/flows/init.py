@@ -19,12 +19,27 @@ from pdctl.flows.model import known_models, model_path
 
 # Below the ports that Linux hands out for outgoing connections (32768 and up).
 LOW, HIGH = 20000, 30000
+# Where the ports of engines on other hosts begin; `pdctl check` sees whether they are free there.
+REMOTE = 21000
 GITIGNORE = ".pdctl/\n"
 
 
 @dataclass(frozen=True)
+class Remote:
+    """A host reached over SSH as `ssh`; routers and peers reach it at `address`."""
+
+    name: str
+    ssh: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Wanted:
-    """`model` is a known model's name, a folder or a GGUF file."""
+    """`model` is a known model's name, a folder or a GGUF file; with `hosts` an absolute path there.
+
+    Without `hosts` everything runs on this machine; with them prefills come first and decodes after them,
+    round the hosts in order, and the router stands on the first.
+    """
 
     name: str
     model: str
@@ -34,9 +49,20 @@ class Wanted:
     decodes: int = 1
     dtype: str = "float32"
     drill: bool = False
+    hosts: tuple[Remote, ...] = ()
 
 
-def init_local(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
+def remote(text: str) -> Remote:
+    """From SSH[=ADDRESS]: an alias of ~/.ssh/config or an address; ConfigError when it is neither."""
+    ssh, _, address = text.partition("=")
+    name = re.sub(r"[^a-z0-9]+", "-", ssh.rpartition("@")[2].lower()).strip("-")
+    if not re.fullmatch(NAME, name) or "@" in text:
+        hint = "Write ALIAS=ADDRESS or ADDRESS; a user goes into the fleet file or ~/.ssh/config."
+        raise ConfigError("bad_host", f"--host {text!r} is no host.", hint)
+    return Remote(name, ssh, address or ssh)
+
+
+def init_fleet(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
     """Write what is missing; the names of files written, relative to the fleet's folder.
 
     ConfigError when a fleet file is there already, unless `repair`: then only what is missing is made.
@@ -80,38 +106,68 @@ def _check(wanted: Wanted) -> None:
     if wanted.dtype not in DTYPES:
         raise ConfigError("bad_dtype", f"--dtype {wanted.dtype} is no dtype.", nearest(wanted.dtype, DTYPES))
     known = known_models()
+    if wanted.hosts:
+        _check_hosts(wanted)
     # A path may be filled later; a bare word is a name that was mistyped.
-    if wanted.model not in known and "/" not in wanted.model and not Path(wanted.model).exists():
+    elif wanted.model not in known and "/" not in wanted.model and not Path(wanted.model).exists():
         what = f"--model {wanted.model}: no known model, and no file or folder here."
         raise ConfigError("no_model", what, nearest(wanted.model, known))
 
 
+def _check_hosts(wanted: Wanted) -> None:
+    if not wanted.model.startswith("/"):
+        what = f"--model {wanted.model}: on hosts a model is named by its path there."
+        raise ConfigError("no_model", what, "Pass --model /path/on/every/host.")
+    names = [host.name for host in wanted.hosts]
+    if len(set(names)) != len(names):
+        raise ConfigError("same_host", f"--host names one host twice: {', '.join(names)}.")
+
+
 def fleet_text(folder: Path, wanted: Wanted) -> str:
-    """fleet.toml with free ports of this machine, chosen from the folder's name so that fleets differ."""
+    """fleet.toml; on this machine with free ports, chosen from the folder's name so that fleets differ."""
     template = Template(shipped_text("profiles", "catalogue/fleet.toml.in"))
-    known = wanted.model in known_models()
+    known = not wanted.hosts and wanted.model in known_models()
     weights = model_path(wanted.model) if known else Path(wanted.model).expanduser().absolute()
-    ports = free_ports(folder, 1 + 2 * wanted.prefills + wanted.decodes)
+    count = 1 + 2 * wanted.prefills + wanted.decodes
+    ports = list(range(REMOTE, REMOTE + count)) if wanted.hosts else free_ports(folder, count)
+    places = [host.name for host in wanted.hosts] or ["local"]
     router = ports.pop(0)
     engines = []
     for number in range(wanted.prefills):
         lines = [f"port = {ports.pop(0)}", f"bootstrap_port = {ports.pop(0)}   # decodes link here"]
-        engines.append(_engine(wanted, "prefill", number, lines))
+        engines.append(_engine(wanted, "prefill", number, places[number % len(places)], lines))
     for number in range(wanted.decodes):
-        engines.append(_engine(wanted, "decode", number, [f"port = {ports.pop(0)}"]))
+        place = places[(wanted.prefills + number) % len(places)]
+        engines.append(_engine(wanted, "decode", number, place, [f"port = {ports.pop(0)}"]))
     return template.substitute(
         name=wanted.name,
         profile=wanted.profile,
         drill=str(wanted.drill).lower(),
         model_path=_quoted(str(weights)),
         model_name=_quoted(wanted.model if known else weights.name),
+        hosts=_hosts(wanted),
         engines="\n".join(engines),
+        router_host=places[0],
         router_port=router,
     )
 
 
-def _engine(wanted: Wanted, role: str, number: int, ports: list[str]) -> str:
-    lines = [f"[cells.a.engines.{role}-{number}]", f'role = "{role}"', 'host = "local"', *ports]
+def _hosts(wanted: Wanted) -> str:
+    if not wanted.hosts:
+        return '# Machines. "local" is this one.\n[hosts.local]\ntransport = "local"\naddress = "127.0.0.1"\n'
+    lines = [
+        "# Machines, reached over SSH; ~/.ssh/config counts. Routers and peers reach them at `address`.",
+        "# More per host: user, port, identity_file, root, python, scope, runtime, wheels.",
+    ]
+    for host in wanted.hosts:
+        lines += [f"[hosts.{host.name}]", 'transport = "ssh"', f"address = {_quoted(host.address)}"]
+        lines += [f"ssh = {_quoted(host.ssh)}"] if host.ssh != host.address else []
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _engine(wanted: Wanted, role: str, number: int, host: str, ports: list[str]) -> str:
+    lines = [f"[cells.a.engines.{role}-{number}]", f'role = "{role}"', f'host = "{host}"', *ports]
     return "\n".join([*lines, f"tp = {wanted.tp}", f'dtype = "{wanted.dtype}"']) + "\n"
 
 
