@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo hosts test lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
@@ -14,7 +14,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python -m tests.demo
 
-test: $(STAMP)
+# The Debian packages of the test hosts, where they can be installed; says why where they cannot.
+hosts:
+	sh tests/hosts/setup.sh
+
+test: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "not soak and not slow"
 

@@ -1,4 +1,4 @@
-"""`python -m engine serve|router|convert|rank`: the engine's only entry."""
+"""`python -m engine serve|router|convert|version|probe|rank`: the engine's only entry."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ VERBS = {
     "serve": ("engine.serve", "run_serve"),
     "router": ("engine.router", "run_router"),
     "convert": ("engine.weights.convert", "run_convert"),
+    "version": ("engine.version", "run_version"),
+    "probe": ("engine.probe", "run_probe"),
     "rank": ("engine.group.rank", "run_rank"),
 }
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

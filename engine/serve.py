@@ -17,7 +17,8 @@ from engine.core.settings import Settings
 from engine.group.client import GroupClient
 from engine.group.engine import Engine
 from engine.group.messages import EngineConfig, Stop
-from engine.group.parent import Rank, end, forgive, kill, lost, spawn
+from engine.group.parent import Rank, end, forgive, kill, spawn
+from engine.group.verdict import Judge
 from engine.http.auth import DRILL_TOKEN_FILE, FLEET_TOKEN_FILE, token_from
 from engine.http.serve import listen, serve, stop_on_signals
 from engine.text import TextModel
@@ -80,40 +81,42 @@ class Serve:
         return int(self.code)
 
     async def _watch(self) -> None:
-        """Until a rank is lost: its exit code and sentence become the engine's."""
+        """Until the group is lost: the exit code and the sentence of the cause become the engine's."""
         ready = False
+        judge = Judge(self.ranks, self.client.fatals, time.monotonic)
         turned = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             gap, turned = time.monotonic() - turned, time.monotonic()
             if gap > FRESH:
                 forgive(self.ranks, gap)
-            trouble = lost(self.ranks, self.settings["rank"], time.monotonic)
-            late = self.client.up is None and time.monotonic() - self.started > self.settings["start"]
-            if late:
-                trouble = Exit.RANK_FROZEN, f"not up after PD_START_TIMEOUT={self.settings['start']:g} s"
+            trouble = judge.verdict(self.settings["rank"])
             if trouble is not None:
                 await asyncio.sleep(WATCH_INTERVAL)  # a rank's own last word may still be on its way
-            if self.client.fatal is not None:
-                trouble = Exit(self.client.fatal.exit), self.client.fatal.message
+                trouble = judge.verdict(self.settings["rank"])
+            if trouble is None and self._late():
+                trouble = Exit.RANK_FROZEN, f"not up after PD_START_TIMEOUT={self.settings['start']:g} s"
             if trouble is not None:
                 self._fail(*trouble)
                 return
             ready = self._notify(ready)
 
+    def _late(self) -> bool:
+        return self.client.up is None and time.monotonic() - self.started > self.settings["start"]
+
     def _notify(self, ready: bool) -> bool:
-        """READY once; after that the service manager's watchdog is fed by fresh snapshots alone."""
+        """READY once; after that the service manager's watchdog is fed by progress alone."""
         if not ready and self.client.up is not None:
             notify("READY=1")
             log.info("%s is up after %.1f s", self.config.instance, time.monotonic() - self.started)
             ready = True
-        age = self.engine.snapshot_age
-        if age is not None and age < FRESH:
+        if self.engine.progressing(FRESH, self.settings["step"]):
             notify(f"WATCHDOG=1\nSTATUS={', '.join(self.engine.not_ready()) or 'ready'}")
         return ready
 
     def _fail(self, code: Exit, why: str) -> None:
         self.code = code
+        why = why.removesuffix(".")
         log.error("%s ends: %s (exit %d %s)", self.config.instance, why, code, code.name)
         kill(self.ranks)
         self.client.fail_all("engine_failed", f"The engine ended: {why}.")

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 import typer
 
+from pdctl.cli import interrupt
 from pdctl.cli.app import run
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
+from pdctl.render.streams import ReaderGone, drop, enduring
 
 # typer carries its own copy of click, whose exceptions it does not all export.
 _USAGE: type[BaseException] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = list(sys.argv[1:] if argv is None else argv)
+    """Run a verb and return its exit code. `argv` are the words behind `pdctl`."""
+    interrupt.install()
+    with enduring():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(args: list[str]) -> int:
     as_json = "--json" in args[: args.index("--") if "--" in args else None]
     if os.environ.get("PDCTL_DEBUG") == "1":
         return run(args)
     try:
-        signal.signal(signal.SIGTERM, _interrupt)
         code = run(args)
         sys.stdout.flush()
         return code
@@ -33,9 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(error, as_json)
     except (KeyboardInterrupt, typer.Abort):
         return _report(PdctlError("interrupted", "Interrupted.", exit=Exit.INTERRUPTED), as_json)
-    except BrokenPipeError:
-        # The reader went away (`pdctl status | head`); stdout must not be flushed again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
+        drop(sys.stdout)
         return Exit.OK
     except _USAGE as error:
         if type(error).__name__ == "NoArgsIsHelpError" and not as_json:
@@ -56,11 +60,6 @@ def _internal(error: Exception) -> PdctlError:
     return PdctlError("internal", message, "Run it again with PDCTL_DEBUG=1 for the traceback.")
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM unwinds like Ctrl-C, so that locks are released and runs are marked."""
-    raise KeyboardInterrupt
-
-
 def _sentence(error: BaseException) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return "A verb is missing."
@@ -79,7 +78,10 @@ def _help(error: BaseException) -> str:
 
 def _report(error: PdctlError, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"schema": 1, "error": error.document()}, indent=2))
+        try:
+            print(json.dumps({"schema": 1, "error": error.document()}, indent=2), flush=True)
+        except ReaderGone:
+            drop(sys.stdout)
         return error.exit
     print(f"pdctl: {error.message}", file=sys.stderr)
     for line in error.details:

@@ -2,6 +2,7 @@
 
 EngineError
 ├── ConfigError      wrong flag, variable or file; the process exits 2
+├── RankLost         a rank's dealings with another rank of its engine broke; the cause may be the other
 └── RequestError     one request cannot be served; becomes an OpenAI error body
 """
 
@@ -20,6 +21,7 @@ class Exit(IntEnum):
     RANK_FROZEN = 72
     PORT_IN_USE = 73
     MODEL = 74
+    PATH = 75
 
 
 class EngineError(Exception):
@@ -42,6 +44,13 @@ class ConfigError(EngineError):
 
 class ModelError(EngineError):
     exit = Exit.MODEL
+
+
+class RankLost(EngineError):
+    """An effect: the parent looks which rank died or froze; when none did, this rank itself is at fault."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("engine_failed", f"{what} failed.")
 
 
 class RequestError(EngineError):

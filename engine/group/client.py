@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from engine.core.errors import RequestError
+from engine.core.errors import RequestError, status_of
 from engine.core.types import Request
 from engine.group.messages import (
     Abort,
@@ -37,13 +37,14 @@ class GroupClient:
         self.ranks = ranks
         self.up: Up | None = None
         self.up_event = asyncio.Event()
-        self.fatal: Fatal | None = None
+        self.fatals: list[Fatal] = []
         self.snapshot: dict[str, Any] = {}
         self.snapshot_at: float | None = None
         self._loop = loop
         self._streams: dict[str, asyncio.Queue[Out]] = {}
         self._replies: dict[int, asyncio.Future[AdminReply]] = {}
         self._seq = 0
+        self._over: tuple[str, str] | None = None
         self._outbox = Outbox(ranks[0].control, "leader", lambda why: None)
         for rank in ranks:
             threading.Thread(target=self._read, args=(rank,), name=f"rank-{rank.rank}", daemon=True).start()
@@ -88,7 +89,7 @@ class GroupClient:
         self.up_event.set()
 
     def _on_fatal(self, fatal: Fatal) -> None:
-        self.fatal = self.fatal or fatal
+        self.fatals.append(fatal)
 
     # used by the API --------------------------------------------------------------------------------
 
@@ -99,6 +100,8 @@ class GroupClient:
         """
         if request.id in self._streams:
             raise RequestError("invalid_request", f"Request id {request.id} is in use.", 409)
+        if self._over is not None:
+            raise RequestError(self._over[0], self._over[1], status_of(self._over[0]))
         stream: asyncio.Queue[Out] = asyncio.Queue()
         self._streams[request.id] = stream
         ended = False
@@ -121,11 +124,18 @@ class GroupClient:
         return await self._abort(room=room, by=by)
 
     async def _abort(self, **fields: Any) -> bool:
-        reply = await self.admin("abort", fields)
+        try:
+            reply = await self.admin("abort", fields)
+        except RequestError:
+            if self._over is None:
+                raise
+            return False  # it ended with its group
         return bool(reply.get("known"))
 
     async def admin(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         """One admin verb at the leader; RequestError with its code, or 504 when it does not answer."""
+        if self._over is not None:
+            raise RequestError(self._over[0], self._over[1], status_of(self._over[0]))
         self._seq += 1
         future: asyncio.Future[AdminReply] = self._loop.create_future()
         self._replies[self._seq] = future
@@ -147,9 +157,12 @@ class GroupClient:
         return bool(self._streams)
 
     def fail_all(self, code: str, message: str) -> None:
-        """End every open stream here: the ranks are lost or about to stop, and nobody else will."""
+        """End every open stream and verb, and refuse new ones: the ranks are lost or about to stop."""
+        self._over = (code, message)
         for id in list(self._streams):
             self._on_out(Out(id=id, code=code, message=message))
+        for seq in list(self._replies):
+            self._on_reply(AdminReply(seq=seq, code=code, message=message, status=status_of(code)))
 
     def send(self, message: object) -> None:
         self._outbox.put(message)

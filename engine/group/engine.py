@@ -73,6 +73,17 @@ class Engine:
         at = self.client.snapshot_at
         return None if at is None else time.monotonic() - at
 
+    def progressing(self, fresh: float, step: float) -> bool:
+        """Whether the leader makes progress: heard within `fresh` s, and no turn of its loop takes `step` s.
+
+        Being there is not enough: the publisher speaks also while a forward hangs.
+        """
+        age = self.snapshot_age
+        if age is None or age >= fresh:
+            return False
+        turn: float | None = self.client.snapshot.get("progress", {}).get("loop_age_s")
+        return turn is None or turn < step
+
     def not_ready(self) -> list[str]:
         """Why this engine should get no requests now; empty when it is ready."""
         if self.stopping:

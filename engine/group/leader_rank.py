@@ -13,7 +13,7 @@ import msgspec
 import psutil
 
 from engine import __version__
-from engine.core.errors import EngineError
+from engine.core.errors import EngineError, RankLost
 from engine.core.framing import Channel
 from engine.core.settings import Settings
 from engine.core.types import Batch, Slice
@@ -54,15 +54,18 @@ class Workers:
         self._outboxes = [Outbox(w, f"rank-{i + 1}", lambda why: None) for i, w in enumerate(works)]
 
     def agents(self) -> list[AgentInfo]:
-        """Wait for every worker's RankUp; the parent's supervision bounds the wait."""
-        infos = []
-        for work in self._works:
-            decoder = msgspec.msgpack.Decoder(ToLeader)
-            message = decoder.decode(work.receive())
-            while not isinstance(message, RankUp):  # its transfer thread beats before the model is up
+        """Wait for every worker's RankUp, as long as the parent's supervision lets it. RankLost."""
+        return [self._up(index, work) for index, work in enumerate(self._works, 1)]
+
+    def _up(self, rank: int, work: Channel) -> AgentInfo:
+        decoder = msgspec.msgpack.Decoder(ToLeader)
+        try:
+            while True:  # its transfer thread beats before the model is up
                 message = decoder.decode(work.receive())
-            infos.append(message.agent)
-        return infos
+                if isinstance(message, RankUp):
+                    return message.agent
+        except OSError as error:
+            raise RankLost(f"rank {rank}'s channel") from error
 
     def send(self, message: object) -> None:
         for outbox in self._outboxes:

@@ -85,12 +85,16 @@ class Up(msgspec.Struct, tag="up", frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-class Fatal(msgspec.Struct, tag="fatal", frozen=True):
-    """A rank cannot go on; the parent prints the sentence and exits with the code."""
+class Fatal(msgspec.Struct, tag="fatal", frozen=True, kw_only=True):
+    """A rank cannot go on. The parent prints `message`, a sentence that clients may read too.
+
+    `effect`: its dealings with another rank broke, so the cause may be that rank's death.
+    """
 
     rank: int
     exit: int
     message: str
+    effect: bool = False
 
 
 class RankBeat(msgspec.Struct, tag="rank_beat", frozen=True):

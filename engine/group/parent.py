@@ -10,13 +10,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from engine.core.errors import Exit
 from engine.core.framing import Channel
 from engine.group.messages import EngineConfig, Start
 
@@ -100,17 +98,3 @@ def forgive(ranks: list[Rank], seconds: float) -> None:
     for r in ranks:
         if r.beat is not None:
             r.beat += seconds
-
-
-def lost(ranks: list[Rank], timeout: float, now: Callable[[], float]) -> tuple[Exit, str] | None:
-    """The first rank that died or fell silent, as exit code and sentence; None when all are well."""
-    for r in ranks:
-        code = r.process.poll()
-        if code is not None:
-            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            return Exit.RANK_DIED, f"rank {r.rank} (pid {r.process.pid}) {how}"
-    for r in ranks:
-        silence = 0.0 if r.beat is None else now() - r.beat
-        if silence > timeout:
-            return Exit.RANK_FROZEN, f"rank {r.rank} (pid {r.process.pid}) is silent for {silence:.1f} s"
-    return None

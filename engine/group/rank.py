@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.core.errors import EngineError, Exit
+from engine.core.errors import EngineError, Exit, RankLost
 from engine.core.framing import Channel
 from engine.core.settings import Settings
 from engine.group.leader_rank import run_leader
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_rank(argv: list[str]) -> int:
-    """Serve as a rank until told to stop; a failure is told to the parent in one sentence."""
+    """Serve as a rank until told to stop; a failure is told to the parent in one sentence of ours."""
     args = parser().parse_args(argv)
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -78,7 +78,7 @@ def run_rank(argv: list[str]) -> int:
         raise ConnectionError("the parent's first message is not a start")
     outbox = Outbox(control, "parent", lambda why: os._exit(Exit.RANK_DIED))
     threading.Thread(target=beat, args=(outbox, start.rank), name="beat", daemon=True).start()
-    code, text = Exit.OK, ""
+    fatal: Fatal | None = None
     try:
         settings = Settings.from_env(os.environ)
         runner = load(start.config, start.rank)
@@ -87,12 +87,14 @@ def run_rank(argv: list[str]) -> int:
         else:
             run_worker(start.config, settings, start.rank, runner, works[0])
     except EngineError as error:
-        code, text = error.exit, str(error)
+        effect = isinstance(error, RankLost)
+        fatal = Fatal(rank=start.rank, exit=int(error.exit), message=str(error), effect=effect)
     except Exception as error:
         logging.getLogger("pdctl.engine").exception("rank %d failed", start.rank)
-        code, text = Exit.INTERNAL, f"{type(error).__name__}: {error}"
-    if code != Exit.OK:
-        outbox.put(Fatal(start.rank, int(code), text))
+        message = f"rank {start.rank} failed by the engine's own fault, {type(error).__name__}"
+        fatal = Fatal(rank=start.rank, exit=int(Exit.INTERNAL), message=message)
+    if fatal is not None:
+        outbox.put(fatal)
     outbox.close(2.0)
     # Native threads of NIXL and gloo may still be in a call; the process is done either way.
-    os._exit(int(code))
+    os._exit(Exit.OK if fatal is None else fatal.exit)

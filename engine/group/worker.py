@@ -8,7 +8,7 @@ import threading
 
 import msgspec
 
-from engine.core.errors import Exit
+from engine.core.errors import Exit, RankLost
 from engine.core.framing import Channel
 from engine.core.settings import Settings
 from engine.core.types import Batch
@@ -22,21 +22,25 @@ from engine.transfer.agent import AgentThread
 def run_worker(
     config: EngineConfig, settings: Settings, rank: int, runner: ModelRunner, work: Channel
 ) -> None:
-    """Until the leader says stop or its channel ends."""
+    """Until the leader says stop; RankLost when its channel ends without a word."""
     outbox = Outbox(work, "leader", lambda why: os._exit(Exit.RANK_DIED))
     agent = start_agent(config, rank, runner, lambda report: outbox.put(Reported(report)))
     outbox.put(RankUp(agent_info(agent, rank)))
-    batches: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+    batches: queue.SimpleQueue[Batch | RankLost | None] = queue.SimpleQueue()
     reader = threading.Thread(target=_read, args=(work, batches, agent), name="work", daemon=True)
     reader.start()
     while (batch := batches.get()) is not None:
+        if isinstance(batch, RankLost):
+            raise batch
         runner.run(batch)
     if agent is not None:
         agent.stop()
     outbox.close(1.0)
 
 
-def _read(work: Channel, batches: queue.SimpleQueue[Batch | None], agent: AgentThread | None) -> None:
+def _read(
+    work: Channel, batches: queue.SimpleQueue[Batch | RankLost | None], agent: AgentThread | None
+) -> None:
     decoder = msgspec.msgpack.Decoder(ToWorker)
     try:
         while True:
@@ -48,5 +52,6 @@ def _read(work: Channel, batches: queue.SimpleQueue[Batch | None], agent: AgentT
             elif isinstance(message, Stop):
                 break
     except (OSError, msgspec.MsgspecError):
-        pass  # the leader is gone; the parent ends the group, this rank just leaves
-    batches.put(None)
+        batches.put(RankLost("the leader's channel"))
+    else:
+        batches.put(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from engine.http.errors import ParamError
 from engine.router.ledger import Entry, Ledger, Side
 from engine.router.outgoing import Outgoing
 from engine.router.pairs import Engine
+
+log = logging.getLogger(__name__)
 
 # Deadlines are the router's own (overdue.py); only the connect is bounded here. Requests share no pool
 # limit, because a full pool would be a wait that nobody sees.
@@ -84,8 +87,8 @@ class Legs:
             raise Refused(leg.engine, str(e) or type(e).__name__) from None
         except httpx.HTTPError as e:
             self._ledger.leg(entry, leg.side, "failed", self._clock())
-            why = str(e).rstrip(".") or type(e).__name__
-            message = f"{leg.engine.instance} broke off during {leg.side}: {why}."
+            log.warning("%s of %s broke off: %s", leg.side, entry.id, str(e) or type(e).__name__)
+            message = f"{leg.engine.instance} broke off during {leg.side}."
             raise RequestError("engine_lost", message, 502, "See whether it restarted.") from None
         except RequestError:
             self._ledger.leg(entry, leg.side, "failed", self._clock())

@@ -14,6 +14,11 @@ STRANGER_FRAME = 1 << 20
 WRITE_LIMIT = 64 << 20
 
 
+def said(error: Exception) -> str:
+    """For people and for clients: what the system said, without what a library made of it."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class Connection:
     """Frames over one socket. Used on the loop's thread only, but for reading `last_heard` and `up`."""
 

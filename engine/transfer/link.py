@@ -19,7 +19,7 @@ from engine.core.errors import ConfigError, Exit
 from engine.core.settings import Settings
 from engine.transfer import handshake as h
 from engine.transfer import messages as m
-from engine.transfer.connection import Connection
+from engine.transfer.connection import Connection, said
 from engine.transfer.handshake import Identity, Peer, PeerKey
 
 log = logging.getLogger("pdctl.engine.transfer")
@@ -231,7 +231,7 @@ class Link:
         except ConnectionRefusedError:
             raise
         except (OSError, ValueError) as error:
-            self._events.refused(address, "", f"Cannot connect: {error}.")
+            self._events.refused(address, "", f"Cannot connect: {said(error)}.")
             return last
         conn = Connection(reader, writer, self._loop.time())
         try:
@@ -247,7 +247,7 @@ class Link:
             self._count("handshake")
             self._events.refused(address, "", "No Welcome within PD_HANDSHAKE_TIMEOUT.")
         except (OSError, m.ProtocolError) as error:
-            self._events.refused(address, "", f"The handshake broke: {error}.")
+            self._events.refused(address, "", f"The handshake broke: {said(error)}.")
         finally:
             conn.close()
         return last
@@ -283,7 +283,7 @@ class Link:
             while not conn.dropped:
                 self._dispatch(conn, peer, await conn.receive())
         except (OSError, m.ProtocolError) as error:
-            reason = str(error) or type(error).__name__
+            reason = said(error)
         except Exception as error:
             log.exception("link_broken peer=%s", peer.key)
             reason = f"an internal error: {type(error).__name__}"
@@ -351,7 +351,7 @@ class Link:
         try:
             conn.say(body)
         except (OSError, m.ProtocolError) as error:
-            self._drop(conn, str(error))
+            self._drop(conn, said(error))
 
     def _edge_ready(self, peer: PeerKey) -> None:
         conn = self._by_key.get(peer)

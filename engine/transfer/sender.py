@@ -293,10 +293,9 @@ class Sender:
         if entry is None or entry.ended:
             self.counters.late_completions += 1
             return
-        text = f"Rank {report.rank} could not write to decode {entry.peer}: {report.error}"
-        if self._legacy:
-            log.error("kv_transfer_error room=%s request=%s %s", entry.room, entry.rid, text)
-        else:
+        text = f"Rank {report.rank} could not write to decode {entry.peer}."
+        log.error("kv_transfer_error room=%s request=%s %s %s", entry.room, entry.rid, text, report.error)
+        if not self._legacy:
             self._end(entry, Outcome("failed", "kv_transfer_failed", text))
 
     def _on_quiet(self, report: c.Quiet) -> None:

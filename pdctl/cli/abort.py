@@ -8,6 +8,8 @@ import typer
 
 from pdctl.cli.session import session
 from pdctl.flows.admission import abort
+from pdctl.flows.changing import changing
+from pdctl.remote.journal import Call
 from pdctl.render.table import show_json
 
 
@@ -16,7 +18,7 @@ def command(
 ) -> None:
     """End one request: at the router, and with it on both its engines."""
     s = session(ctx)
-    with s.context() as context:
+    with s.context() as context, changing(context, Call(f"abort {id}")):
         abort(context, id)
     if s.json:
         show_json({"schema": 1, "aborted": id})

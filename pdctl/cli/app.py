@@ -27,12 +27,16 @@ class Verb:
 
 VERBS: tuple[Verb, ...] = (
     Verb("init", "init", "Set up", "Write a fleet file, profiles and a token."),
+    Verb("adopt", "adopt", "Set up", "Write a fleet from what runs today: scripts, units, processes."),
     Verb("model", "model", "Set up", "Fetch a model, list what is cached."),
     Verb("deploy", "deploy", "Run", "Bring the fleet to what its file says; a second time changes nothing."),
+    Verb("rollback", "rollback", "Run", "Go back to a deployment that has served."),
     Verb("restart", "restart", "Run", "Restart one unit, or with --co a whole cell in the right order."),
-    Verb("resume", "resume", "Run", "Open admissions again: end a hold, a cordon, a drain left behind."),
+    Verb("resume", "resume", "Run", "Open admissions again; with a run, finish what it began."),
     Verb("abort", "abort", "Run", "End one request on the router and both its engines."),
     Verb("down", "down", "Run", "Stop everything and prove that it is stopped."),
+    Verb("lock", "lock", "Run", "Who holds the fleet; hold it by hand, release it."),
+    Verb("check", "check", "Look", "Preflight: what would keep this fleet from working, and how to mend it."),
     Verb("status", "status", "Look", "Engines, queues, ages, pages, the router's ledger."),
     Verb("diagnose", "diagnose", "Look", "Who holds which request, since when and why; what to do about it."),
     Verb("explain", "explain", "Look", "What a finding's code means and what to do."),
@@ -106,6 +110,7 @@ def _globals(
         typer.Option(metavar="PATH", help="Fleet file or folder; else $PDCTL_FLEET, ./fleet.toml."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")] = False,
+    resumes: Annotated[str, typer.Option(hidden=True, help="The run that this one goes on with.")] = "",
     show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,

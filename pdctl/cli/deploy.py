@@ -3,61 +3,124 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pdctl.cli.session import confirm, session
+from pdctl.cli.session import LockWait, confirm, session
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
-from pdctl.flows.context import Context
-from pdctl.flows.deploy import apply_deploy, plan_deploy, prove_started, unready
-from pdctl.plan.step import Plan
-from pdctl.remote.journal import Journal
-from pdctl.remote.lock import fleet_lock
-from pdctl.render.plan import counted, show_plan
+from pdctl.flows.changing import changing
+from pdctl.flows.deploy import Deploy, plan_deploy
+from pdctl.flows.deploy_gate import prove_started, unready
+from pdctl.flows.deploy_result import DeployFailed, Outcome
+from pdctl.flows.deploy_run import apply_deploy
+from pdctl.remote.journal import Call, Journal
+from pdctl.render.plan import counted, show_outcome, show_plan
 from pdctl.render.table import show_json
+
+Limit = Annotated[
+    list[str],
+    typer.Option(
+        "--limit", metavar="CELL|HOST", help="Only this cell, or the cells on this host; may be repeated."
+    ),
+]
+ShowPlan = Annotated[bool, typer.Option("--plan", help="Show what would change and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before restarting engines.")]
+Detailed = Annotated[
+    bool, typer.Option("--detailed-exitcode", help="With --plan: exit 8 when changes are pending.")
+]
+Wait = Annotated[float, typer.Option(help="Deadline of each wait for readiness, seconds.")]
 
 
 def command(
     ctx: typer.Context,
-    plan: Annotated[bool, typer.Option("--plan", help="Show what would change and change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before restarting engines.")] = False,
-    detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="With --plan: exit 8 when changes are pending.")
-    ] = False,
-    wait: Annotated[float, typer.Option(help="Deadline of each wait for readiness, seconds.")] = 600.0,
+    plan: ShowPlan = False,
+    yes: Yes = False,
+    detailed_exitcode: Detailed = False,
+    limit: Limit = [],  # noqa: B006 - typer reads it, nobody changes it
+    wait: Wait = 600.0,
+    lock_wait: LockWait = 0.0,
 ) -> Exit:
-    """Bring the fleet to what its file says; a second time changes nothing and restarts nothing."""
+    """Bring the fleet to what its file says; a second time changes nothing and restarts nothing.
+
+    A cell that fails its gate is put back to what it served before. A host that cannot be reached keeps its
+    own cells from being deployed to and no others; the exit code is 4 then.
+    """
     s = session(ctx)
     with s.context() as context:
         if plan:
-            made = plan_deploy(context, wait).plan
-            _show(made, s.json, None)
-            return Exit.CHANGES if made.changes and detailed_exitcode else Exit.OK
-        with fleet_lock(context.fleet.paths.lock, "pdctl deploy", context.say):
-            return _deploy(context, s.json, yes, wait)
+            return show_planned(plan_deploy(context, wait, limit=limit), s.json, detailed_exitcode)
+        words = [word for name in limit for word in ("--limit", name)]
+        again = ("deploy", "--wait", f"{wait:g}", *words, *(["--yes"] if yes else []))
+        with changing(context, Call(" ".join(["deploy", *words]), again), lock_wait) as journal:
+            begin = time.monotonic()
+            return carry_out(plan_deploy(context, wait, limit=limit), journal, s.json, yes, begin)
 
 
-def _deploy(context: Context, as_json: bool, yes: bool, wait: float) -> Exit:
-    begin = time.monotonic()
-    deploy = plan_deploy(context, wait)
-    changes = deploy.plan.changes
-    if changes:
-        restarts = [p for p in deploy.plan.pending if p.step.describe.startswith("restart")]
-        if restarts:
-            if not (as_json or yes):
-                show_plan(deploy.plan)
-            what = "; ".join(p.step.describe for p in restarts)
-            confirm(f"This will {what}. Go on?", yes)
-        with Journal(context.fleet.paths.journal, "deploy") as journal:
-            apply_deploy(deploy, journal)
-    bad = unready(context)
-    if bad and not changes:
-        with Journal(context.fleet.paths.journal, "deploy") as journal:
-            prove_started(context, wait, journal)
-        bad = unready(context)
-    if bad and not changes:
+def show_planned(deploy: Deploy, as_json: bool, detailed: bool) -> Exit:
+    """A host that takes no part makes the plan a part of the truth: 4."""
+    if as_json:
+        broken = {host: error.document() for host, error in deploy.broken.items()}
+        show_json(_document(deploy) | {"applied": False, "broken": broken})
+    else:
+        show_plan(deploy.plan, broken=deploy.broken)
+    if deploy.broken:
+        return Exit.PARTIAL
+    return Exit.CHANGES if deploy.plan.changes and detailed else Exit.OK
+
+
+def carry_out(deploy: Deploy, journal: Journal, as_json: bool, yes: bool, begin: float) -> Exit:
+    """Ask, apply, show. What went wrong is raised after the tables of what is true; JSON has both in one."""
+    _ask(deploy, as_json, yes)
+    try:
+        outcome = apply_deploy(deploy, journal)
+    except DeployFailed as error:
+        if not as_json:
+            show_outcome(error.outcome)
+            raise
+        journal.ends("failed", error.message)
+        _show(deploy, error.outcome, as_json, begin, error)
+        return error.exit
+    if not deploy.plan.pending:
+        _prove(deploy, journal)
+    _show(deploy, outcome, as_json, begin, None)
+    return Exit.OK
+
+
+def _ask(deploy: Deploy, as_json: bool, yes: bool) -> None:
+    restarts = [p for p in deploy.plan.pending if p.step.describe.startswith("restart")]
+    if restarts:
+        if not (as_json or yes):
+            show_plan(deploy.plan, broken=deploy.broken)
+        what = "; ".join(p.step.describe for p in restarts)
+        confirm(f"This will {what}. Go on?", yes)
+
+
+def _show(deploy: Deploy, outcome: Outcome, as_json: bool, begin: float, error: PdctlError | None) -> None:
+    seconds = time.monotonic() - begin
+    url = deploy.ctx.fleet.router.url
+    if as_json:
+        about = {"applied": True, "seconds": round(seconds, 3), "router": url, **outcome.document()}
+        show_json(_document(deploy) | about | ({"error": error.document()} if error else {}))
+        return
+    show_plan(deploy.plan, applied=True)
+    show_outcome(outcome)
+    print(f"{counted(deploy.plan)} in {seconds:.1f} s; the router serves at {url}")
+
+
+def _document(deploy: Deploy) -> dict[str, Any]:
+    return {"schema": 1, "changes": deploy.plan.changes, "steps": deploy.plan.document()}
+
+
+def _prove(deploy: Deploy, journal: Journal) -> None:
+    """Nothing had to be changed; it must serve all the same."""
+    names = {u.name for g in deploy.groups for u in g.units}
+    bad = unready(deploy.ctx, names)
+    if bad:
+        prove_started(deploy.ctx, deploy.ways.wait, journal)
+        bad = unready(deploy.ctx, names)
+    if bad:
         raise PdctlError(
             "unhealthy",
             "Nothing had to be changed, but not everything is ready.",
@@ -65,17 +128,3 @@ def _deploy(context: Context, as_json: bool, yes: bool, wait: float) -> Exit:
             exit=Exit.FINDINGS,
             details=[f"{name}: {why}" for name, why in bad.items()],
         )
-    _show(deploy.plan, as_json, time.monotonic() - begin, context.fleet.router.url)
-    return Exit.OK
-
-
-def _show(plan: Plan, as_json: bool, seconds: float | None, url: str = "") -> None:
-    """`seconds` is None for a plan that was not applied."""
-    if as_json:
-        applied = seconds is not None
-        document = {"schema": 1, "changes": plan.changes, "applied": applied, "steps": plan.document()}
-        show_json(document | ({"seconds": round(seconds, 3), "router": url} if seconds is not None else {}))
-        return
-    show_plan(plan, applied=seconds is not None)
-    if seconds is not None:
-        print(f"{counted(plan)} in {seconds:.1f} s; the router serves at {url}")

@@ -8,7 +8,8 @@ import typer
 
 from pdctl.cli.session import session
 from pdctl.flows import drill
-from pdctl.remote.journal import Journal
+from pdctl.flows.changing import changing
+from pdctl.remote.journal import Call
 from pdctl.render.table import show_json, show_table
 
 app = typer.Typer(
@@ -47,7 +48,7 @@ def arm(
     s = session(ctx)
     with s.context() as context:
         what = f"drill arm {engine} {fault} count={count}"
-        with Journal(context.fleet.paths.journal, what):
+        with changing(context, Call(what)):
             drill.arm(context, context.fleet.engine(engine), fault, count, value)
     if s.json:
         show_json({"schema": 1, "engine": engine, "armed": fault, "count": count, "value": value})
@@ -59,7 +60,7 @@ def arm(
 def disarm(ctx: typer.Context, engine: EngineName) -> None:
     """Disarm every fault point of one engine."""
     s = session(ctx)
-    with s.context() as context, Journal(context.fleet.paths.journal, f"drill disarm {engine}"):
+    with s.context() as context, changing(context, Call(f"drill disarm {engine}")):
         names = drill.disarm(context, context.fleet.engine(engine))
     if s.json:
         show_json({"schema": 1, "engine": engine, "disarmed": names})

@@ -24,6 +24,9 @@ def command(
         chosen = [context.fleet.unit(unit)] if unit else list(context.fleet.units())
         if following and len(chosen) > 1:
             raise ConfigError("one_unit", "Only one unit's log can be followed.", "Name the unit.")
+        if following and not s.json:
+            for text in follow(context, chosen[0], lines):
+                print(text, end="", flush=True)
         found = {u.name: context.units_of(u).logs(u.name, lines) for u in chosen}
         if s.json:
             show_json({"schema": 1, "logs": found})
@@ -31,6 +34,3 @@ def command(
         for name, said in found.items():
             for line in said:
                 print(line if unit else f"{name}| {line}")
-        if following:
-            for text in follow(context, chosen[0]):
-                print(text, end="", flush=True)

@@ -12,7 +12,9 @@ from pdctl.cli.session import session
 from pdctl.exits import Exit
 from pdctl.fleet.edit import set_value
 from pdctl.fleet.profile import load_profile, profile_names
+from pdctl.flows.changing import changing
 from pdctl.flows.live import check_live, set_live
+from pdctl.remote.journal import Call
 from pdctl.render.profile import show_diff, show_list, show_profile, values_document
 from pdctl.render.table import show_json
 
@@ -89,13 +91,19 @@ def set_command(
     if not equals:
         raise typer.BadParameter("must be NAME=VALUE.", param_hint="NAME=VALUE")
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    if live:
-        check_live(env)
-    change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
     results: dict[str, str] = {}
     if live:
-        with s.context(s.fleet()) as context:
+        check_live(env)
+        with (
+            s.context() as context,
+            changing(context, Call(f"profile set {profile} {env} --live")) as journal,
+        ):
+            change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
             results = set_live(context, profile, env)
+            if any(results.values()):
+                journal.ends("failed", f"not set on {', '.join(n for n, why in results.items() if why)}")
+    else:
+        change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
     failed = {name: why for name, why in results.items() if why}
     if s.json:
         document = {

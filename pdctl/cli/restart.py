@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.session import confirm, session
+from pdctl.cli.session import LockWait, confirm, session
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Cell, Engine, Router
 from pdctl.fleet.names import nearest
 from pdctl.flows import co_restart
+from pdctl.flows.changing import changing, doing
 from pdctl.flows.context import Context
 from pdctl.flows.ready import wait_ready
-from pdctl.remote.journal import Journal
-from pdctl.remote.lock import fleet_lock
+from pdctl.remote.journal import Call
 from pdctl.render.co_restart import show
 from pdctl.render.table import show_json
 
@@ -30,19 +30,20 @@ def command(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     wait: Annotated[float, typer.Option(help="Deadline for readiness, seconds.")] = 600.0,
+    lock_wait: LockWait = 0.0,
 ) -> Exit:
     """Restart one unit alone (says what that risks), or with --co a cell's engines together."""
     s = session(ctx)
     with s.context() as context:
         if co:
-            return _together(context, _cell(context, name), s.json)
+            return _together(context, _cell(context, name), s.json, lock_wait)
         if name is None:
             raise ConfigError("no_unit", "Name the unit to restart.", "Or restart a whole cell with --co.")
         if name in context.fleet.cells and name not in (u.name for u in context.fleet.units()):
             raise ConfigError("cell_alone", f"{name} is a cell.", f"Run `pdctl restart --co {name}`.")
         unit = context.fleet.unit(name)
         confirm(f"{risk(context, unit)} Restart {unit.name} alone?", yes)
-        return _alone(context, unit, wait, s.json)
+        return _alone(context, unit, wait, s.json, lock_wait)
 
 
 def risk(context: Context, unit: Engine | Router) -> str:
@@ -69,10 +70,9 @@ def _cell(context: Context, name: str | None) -> Cell:
     return cells[name]
 
 
-def _together(context: Context, cell: Cell, as_json: bool) -> Exit:
-    paths = context.fleet.paths
-    what = f"restart --co {cell.name}"
-    with fleet_lock(paths.lock, f"pdctl {what}", context.say), Journal(paths.journal, what) as journal:
+def _together(context: Context, cell: Cell, as_json: bool, lock_wait: float) -> Exit:
+    call = Call(f"restart --co {cell.name}", ("restart", "--co", cell.name, "--yes"))
+    with changing(context, call, lock_wait) as journal:
         report = co_restart.run(context, cell.name, context.say)
         journal.note("co-restart", report=report.document())
         if not report.ok:
@@ -86,13 +86,15 @@ def _together(context: Context, cell: Cell, as_json: bool) -> Exit:
     return report.exit
 
 
-def _alone(context: Context, unit: Engine | Router, wait: float, as_json: bool) -> Exit:
-    paths = context.fleet.paths
+def _alone(context: Context, unit: Engine | Router, wait: float, as_json: bool, lock_wait: float) -> Exit:
     what = f"restart {unit.name}"
-    with fleet_lock(paths.lock, f"pdctl {what}", context.say), Journal(paths.journal, what):
+    call = Call(what, ("restart", unit.name, "--yes", "--wait", f"{wait:g}"))
+    with changing(context, call, lock_wait):
         context.say(f"restarting {unit.name}")
-        context.units_of(unit).restart(unit.name)
-        wait_ready(context, [unit], wait)
+        with doing(context, what.replace(" ", "/"), unit.host, what):
+            context.units_of(unit).restart(unit.name)
+        with doing(context, f"ready/{unit.name}", unit.host, "wait until it is ready", changes=False):
+            wait_ready(context, [unit], wait)
     if as_json:
         show_json({"schema": 1, "restarted": unit.name})
     else:

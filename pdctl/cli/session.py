@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
@@ -14,11 +15,19 @@ from pdctl.fleet.model import Fleet
 from pdctl.flows.context import Context
 from pdctl.render.progress import Progress
 
+LockWait = Annotated[
+    float,
+    typer.Option(min=0, help="Wait for another run to end, seconds; nobody waits for a manual lock."),
+]
+
 
 @dataclass
 class Session:
+    """`resumes` is the earlier run that this one goes on with."""
+
     fleet_file: str | None
     json: bool
+    resumes: str = ""
 
     def fleet(self) -> Fleet:
         return load_fleet(self.fleet_file)
@@ -26,12 +35,15 @@ class Session:
     def context(self, fleet: Fleet | None = None) -> Context:
         """For flows; progress goes to stderr, so stdout stays the result's alone."""
         progress = Progress(quiet=self.json)
-        return Context(fleet or self.fleet(), say=progress.say, wait=progress.wait)
+        made = fleet or self.fleet()
+        return Context(made, say=progress.say, wait=progress.wait, resumes=self.resumes)
 
 
 def session(ctx: typer.Context) -> Session:
     root = ctx.find_root()
-    return Session(root.params.get("fleet"), bool(root.params.get("json")))
+    return Session(
+        root.params.get("fleet"), bool(root.params.get("json")), str(root.params.get("resumes") or "")
+    )
 
 
 def confirm(question: str, yes: bool) -> None:

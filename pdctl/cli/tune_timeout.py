@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.session import confirm, session
+from pdctl.cli.session import LockWait, confirm, session
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
+from pdctl.flows.changing import changing
 from pdctl.flows.tune_timeout import Options, run
-from pdctl.remote.journal import Journal
-from pdctl.remote.lock import fleet_lock
+from pdctl.remote.journal import Call
 from pdctl.render.table import show_json
 from pdctl.render.tune import show
 
@@ -30,6 +30,7 @@ def command(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     seconds: Annotated[float, typer.Option(min=1, max=3600, help="Length of each measured phase.")] = 20.0,
+    lock_wait: LockWait = 0.0,
 ) -> Exit:
     """Choose the inflight timeout from measured dwell, and see it fire before it is trusted.
 
@@ -42,12 +43,11 @@ def command(
         raise ConfigError("bad_flags", "--verify is for the value in force; --apply measures a new one.")
     s = session(ctx)
     with s.context() as context:
-        paths = context.fleet.paths
         options = Options(seconds, measure_only, verify, apply, lambda question: confirm(question, yes))
-        with (
-            fleet_lock(paths.lock, "pdctl tune-timeout", context.say),
-            Journal(paths.journal, "tune-timeout") as journal,
-        ):
+        chosen = {"--measure-only": measure_only, "--verify": verify, "--apply": apply, "--yes": yes}
+        words = [word for word, given in chosen.items() if given]
+        again = ("tune-timeout", *words, "--seconds", f"{seconds:g}")
+        with changing(context, Call(" ".join(["tune-timeout", *words]), again), lock_wait) as journal:
             report = run(context, options)
             journal.note("tune-timeout", ok=report.ok, applied=report.applied, evidence=report.evidence)
             if not report.ok:

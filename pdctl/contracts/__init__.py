@@ -12,7 +12,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-NAMES = ("engine_state", "router_state", "router_requests", "diagnose")
+NAMES = ("engine_state", "router_state", "router_requests", "diagnose", "check")
 
 
 @cache

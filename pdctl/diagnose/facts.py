@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest
+from pdctl.facts.clock import Clock
+from pdctl.facts.machine import Room
 from pdctl.facts.missing import Missing, known
+from pdctl.facts.ports import PortState
 from pdctl.facts.process import Process
+from pdctl.facts.reach import Reached
 from pdctl.facts.unit import Unit
 
 # A frozen or wedged engine is told from a busy one by these (seconds).
@@ -28,6 +32,13 @@ class Member:
     expected: dict[str, str] | Missing
     unit: Unit | Missing
     process: Process | Missing
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Of its processes, as far as they are known."""
+        if known(self.process):
+            return self.process.family
+        return frozenset([self.unit.pid] if known(self.unit) and self.unit.pid else [])
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,20 @@ class RouterView:
 
 
 @dataclass(frozen=True)
+class HostView:
+    """One host: its clock against ours, its disk at pdctl's root, the ports of its units, the peers that
+    its units connect to ("address:port" -> how it went).
+    """
+
+    name: str
+    address: str
+    clock: Clock | Missing
+    disk: Room | Missing
+    ports: tuple[PortState, ...] | Missing
+    reach: dict[str, Reached] | Missing
+
+
+@dataclass(frozen=True)
 class Facts:
     """`at` is when the second sample was taken (Unix seconds)."""
 
@@ -117,6 +142,10 @@ class Facts:
     drill: bool
     engines: tuple[EngineView, ...]
     router: RouterView | Missing
+    hosts: tuple[HostView, ...] = ()
+
+    def host(self, name: str) -> HostView | None:
+        return next((h for h in self.hosts if h.name == name), None)
 
     def engine(self, name: str) -> EngineView | None:
         return next((e for e in self.engines if e.name == name), None)

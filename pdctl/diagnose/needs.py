@@ -40,6 +40,10 @@ def _requests(facts: Facts) -> list[Lack]:
     return _lacks({"router": facts.requests})
 
 
+def _of_hosts(subject: str) -> Callable[[Facts], list[Lack]]:
+    return lambda facts: _lacks({h.name: getattr(h, subject) for h in facts.hosts})
+
+
 def _always(facts: Facts) -> list[Lack]:
     return []
 
@@ -47,6 +51,10 @@ def _always(facts: Facts) -> list[Lack]:
 NEEDS: dict[str, Callable[[Facts], list[Lack]]] = {
     "profile": _profile,
     "units": _units,
+    "host.clock": _of_hosts("clock"),
+    "host.disk": _of_hosts("disk"),
+    "host.ports": _of_hosts("ports"),
+    "host.reach": _of_hosts("reach"),
     "engine.reach": _always,
     "engine.state": _states,
     "router.requests": _requests,

@@ -1,14 +1,16 @@
-"""Unit and process facts of one host, bounded by a deadline; what cannot be had is Missing."""
+"""Unit and process facts of one host, and whatever else is asked with them; what cannot be had is Missing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pdctl.errors import PdctlError
+from pdctl.errors import PdctlError, UnreachableError
+from pdctl.facts import process
+from pdctl.facts.ask import Answers, Request
 from pdctl.facts.missing import Missing, known
-from pdctl.facts.process import Process, probe
+from pdctl.facts.process import Process
 from pdctl.facts.unit import Unit
 from pdctl.units.base import Units
 from pdctl.units.spec import UnitStatus
@@ -24,10 +26,11 @@ _STATES = {
     "failed": "failed",
     "orphaned": "orphaned",
 }
+NOTHING = Answers({}, {}, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class HostFacts:
+class UnitFacts:
     unit: Unit | Missing
     process: Process | Missing
 
@@ -43,18 +46,38 @@ def unit_of(status: UnitStatus) -> Unit:
         exit=exit,
         restarts=status.restarts,
         since=status.since or None,
-        started_at=status.since if status.state == "active" else None,
+        started_at=status.started_at,
         reason=status.reason,
+        started_by=status.started_by,
     )
 
 
-def collect(units: Units, names: Sequence[str], local: bool) -> dict[str, HostFacts]:
-    """Facts of every name. Processes are read only on this machine."""
+def collect(
+    units: Units, ask: Callable[[Request], Answers], names: Sequence[str], more: Request
+) -> tuple[dict[str, UnitFacts], Answers]:
+    """Facts of every name, and the host's answers to `more`: one look at the units, then one question.
+
+    Never raises PdctlError: what cannot be had is Missing.
+    """
+    failed = ""
+    statuses: dict[str, UnitStatus] = {}
     try:
         statuses = units.status(names)
+    except UnreachableError as error:
+        missing = Missing(error.message)
+        lost = Answers({}, dict.fromkeys(more, error.message), 0.0, 0.0)
+        return dict.fromkeys(names, UnitFacts(missing, missing)), lost
     except PdctlError as error:
-        return dict.fromkeys(names, HostFacts(Missing(error.message), Missing(error.message)))
-    return {name: _facts(units, name, statuses.get(name), local) for name in names}
+        failed = error.message
+    pids = [s.pid for s in statuses.values() if s.pid is not None]
+    request = {**process.request(pids), **more}
+    try:
+        answers = ask(request) if request else NOTHING
+    except PdctlError as error:
+        answers = Answers({}, dict.fromkeys(request, error.message), 0.0, 0.0)
+    if failed:
+        return dict.fromkeys(names, UnitFacts(Missing(failed), Missing(failed))), answers
+    return {name: _facts(units, name, statuses.get(name), answers) for name in names}, answers
 
 
 def last_end(lines: Sequence[str]) -> int | None:
@@ -66,15 +89,15 @@ def last_end(lines: Sequence[str]) -> int | None:
     return None
 
 
-def _facts(units: Units, name: str, status: UnitStatus | None, local: bool) -> HostFacts:
+def _facts(units: Units, name: str, status: UnitStatus | None, answers: Answers) -> UnitFacts:
     if status is None:
-        return HostFacts(unit_of(UnitStatus(name, "missing")), Missing("it was never started"))
+        return UnitFacts(unit_of(UnitStatus(name, "missing")), Missing("it was never started"))
     unit = unit_of(status)
     if unit.restarts and unit.exit is None:
         unit = unit.ended(last_end(units.logs(name, 2000)))
     if unit.pid is None:
-        return HostFacts(unit, Missing("no process runs"))
-    process = probe(unit.pid) if local else Missing("it runs on another host")
-    if known(process) and unit.state in ("running", "starting"):
-        unit = unit.born(process.started_at)
-    return HostFacts(unit, process)
+        return UnitFacts(unit, Missing("no process runs"))
+    found = process.parse(unit.pid, answers.of("processes"))
+    if known(found) and unit.state in ("running", "starting"):
+        unit = unit.born(found.started_at)
+    return UnitFacts(unit, found)

@@ -1,83 +1,91 @@
-"""What a stopped engine could leave behind on this host: processes, ports, shared memory, GPU memory.
+"""What a stopped engine could leave behind on its host: processes, ports, shared memory, GPU memory.
 
-`before` is taken while it lives, `left` after its stop; only what was seen before can be shown gone.
+The footprint is taken while it lives, the leftovers after its stop; only what was seen before can be
+shown gone.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-import psutil
-
-from pdctl.facts.ports import free, holder
+from pdctl.facts.missing import Missing
+from pdctl.facts.ports import port_state
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """`processes` are (pid, create time), so that a reused pid is not mistaken; `shm` are /dev/shm files."""
+    """`processes` are (pid, start in ticks since boot), so that a reused pid is not mistaken; `shm` are files
+    of /dev/shm; `gpus` is GPU -> MiB, None where GPU memory cannot be observed.
+    """
 
-    processes: tuple[tuple[int, float], ...]
-    shm: tuple[str, ...]
-
-
-def _shm(pid: int) -> set[str]:
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    except OSError:
-        return set()
-    found = {line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line}
-    return {path for path in found if not path.endswith("(deleted)")}
+    processes: tuple[tuple[int, int], ...] = ()
+    shm: tuple[str, ...] = ()
+    gpus: Mapping[str, int] | None = None
 
 
-def before(pid: int) -> Footprint:
-    """The footprint of the process tree under `pid`; empty when it is gone already."""
-    try:
-        root = psutil.Process(pid)
-        family = [root, *root.children(recursive=True)]
-    except psutil.Error:
-        return Footprint((), ())
-    processes = []
-    shm: set[str] = set()
-    for process in family:
-        try:
-            processes.append((process.pid, process.create_time()))
-        except psutil.Error:
-            continue  # it ended between the listing and the reading
-        shm |= _shm(process.pid)
-    return Footprint(tuple(processes), tuple(sorted(shm)))
+@dataclass(frozen=True)
+class Stopped:
+    """A unit that was stopped: where it listened, and what it owned before."""
+
+    name: str
+    address: str
+    ports: tuple[int, ...]
+    footprint: Footprint
 
 
-def _lives(pid: int, created: float) -> bool:
-    try:
-        process = psutil.Process(pid)
-        return process.create_time() == created and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+def footprint_request(pids: Sequence[int]) -> dict[str, dict[str, Any]]:
+    return {"footprint": {"pids": list(pids)}}
 
 
-def left(footprint: Footprint, address: str, ports: Iterable[int]) -> str:
-    """The first thing that is still there, as words; "" when everything seen before is gone."""
-    for pid, created in footprint.processes:
-        if _lives(pid, created):
-            return f"process {pid} of the old life"
-    for port in ports:
-        if not free(address, port):
-            owner = holder(port)
-            return f"port {port}, held by " + (f"pid {owner}" if owner else "a process that cannot be seen")
-    for path in footprint.shm:
-        if os.path.exists(path):
-            return f"shared memory {path}"
+def parse_footprint(pid: int, rows: dict[str, Any] | Missing) -> Footprint:
+    """Empty when it was gone already, or nothing could be read of it."""
+    row = None if isinstance(rows, Missing) else rows.get(str(pid))
+    if row is None:
+        return Footprint()
+    return Footprint(tuple((p, s) for p, s in row["processes"]), tuple(row["shm"]), row["gpus"])
+
+
+def left_request(units: Sequence[Stopped]) -> dict[str, dict[str, Any]]:
+    asked = {
+        u.name: {
+            "processes": [list(p) for p in u.footprint.processes],
+            "shm": list(u.footprint.shm),
+            "address": u.address,
+            "ports": list(u.ports),
+        }
+        for u in units
+    }
+    return {"left": {"units": asked}}
+
+
+def first_left(row: dict[str, Any]) -> str:
+    """The first thing of one unit that is still there, as words; "" when everything seen before is gone."""
+    for pid in row["processes"]:
+        return f"process {pid} of the old life"
+    for taken in row["ports"]:
+        state = port_state(taken)
+        return f"port {state.port}, {state.words}"
+    for path in row["shm"]:
+        return f"shared memory {path}"
+    for pid in row["gpus"] or ():
+        return f"GPU memory, held by pid {pid}"
     return ""
 
 
-def proof(name: str, footprint: Footprint, ports: Iterable[int], device: str | None) -> str:
+def proof(stopped: Stopped, device: str | None) -> str:
     """One sentence on what was shown free, and what could not be observed."""
-    shm = (
-        f"{len(footprint.shm)} shared-memory files gone" if footprint.shm else "it had no shared-memory files"
-    )
-    gpu = "it used no GPU" if device != "cuda" else "GPU memory not observable"
-    listed = ", ".join(map(str, ports))
-    return f"{name}: {len(footprint.processes)} processes gone, ports {listed} free, {shm}, {gpu}"
+    print_ = stopped.footprint
+    shm = f"{len(print_.shm)} shared-memory files gone" if print_.shm else "it had no shared-memory files"
+    listed = ", ".join(map(str, stopped.ports))
+    gone = f"{stopped.name}: {len(print_.processes)} processes gone, ports {listed} free, {shm}"
+    return f"{gone}, {_gpu(print_, device)}"
+
+
+def _gpu(before: Footprint, device: str | None) -> str:
+    if before.gpus:
+        return f"{sum(before.gpus.values())} MiB on {len(before.gpus)} GPUs free"
+    if device == "cuda" and before.gpus is None:
+        return "GPU memory not observable"
+    return "it used no GPU"

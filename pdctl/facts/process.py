@@ -1,19 +1,19 @@
-"""What the operating system says about one unit's processes, through psutil.
+"""One unit's processes, as the host tool reads them from /proc.
 
-`status` is psutil's word; "stopped" is a SIGSTOP (state T). The facts are read without signals and
-cost milliseconds.
+`status` is a word for the kernel's letter; "stopped" is a SIGSTOP (state T). The facts are read without
+signals and cost milliseconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import psutil
+from typing import Any
 
 from pdctl.facts.missing import Missing
+from pdctl.facts.probes.process import veiled
 
-STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-OURS = ("PD_", "UCX_", "NCCL_", "OMP_")
+STOPPED = ("stopped", "tracing-stop")
+UNREAD = Missing("it was not read")
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,19 @@ class Child:
 
 @dataclass(frozen=True)
 class Process:
-    """`environ` holds only PD_*, UCX_*, NCCL_* and OMP_* variables; Missing when it is not ours to read."""
+    """`environ` holds the variables of engines and their libraries, secrets as digests; Missing when it is
+    not ours to read. `memlock` is the soft limit in bytes, None for unlimited; `cpus` and `mems` are what it
+    may use, as the kernel lists them ("0-7,16").
+    """
 
     pid: int
     status: str
     started_at: float
     environ: dict[str, str] | Missing
     children: tuple[Child, ...] = field(default=())
+    memlock: int | Missing | None = UNREAD
+    cpus: str = ""
+    mems: str = ""
 
     @property
     def stopped(self) -> tuple[int, ...]:
@@ -43,36 +49,41 @@ class Process:
         own = (self.pid,) if self.status in STOPPED else ()
         return own + tuple(c.pid for c in self.children if c.stopped)
 
-
-def _environ(process: psutil.Process) -> dict[str, str] | Missing:
-    try:
-        return {k: v for k, v in process.environ().items() if k.startswith(OURS)}
-    except psutil.AccessDenied:
-        return Missing("the process belongs to another user")
-    except (psutil.NoSuchProcess, OSError) as error:
-        return Missing(f"the process's environment cannot be read: {error}")
+    @property
+    def family(self) -> frozenset[int]:
+        return frozenset([self.pid, *(c.pid for c in self.children)])
 
 
-def _children(process: psutil.Process) -> tuple[Child, ...]:
-    found = []
-    for child in process.children(recursive=True):
-        try:
-            command = " ".join(child.cmdline()[:4])
-            found.append(Child(child.pid, child.status(), command))
-        except psutil.Error:
-            continue  # it ended between the listing and the reading
-    return tuple(found)
+def request(pids: list[int]) -> dict[str, dict[str, Any]]:
+    return {"processes": {"pids": pids}} if pids else {}
 
 
-def probe(pid: int) -> Process | Missing:
-    """Facts of the process `pid`, or why there are none."""
-    try:
-        process = psutil.Process(pid)
-        status = process.status()
-        if status == psutil.STATUS_ZOMBIE:
-            return Missing(f"process {pid} has ended and was not collected")
-        return Process(pid, status, process.create_time(), _environ(process), _children(process))
-    except psutil.NoSuchProcess:
-        return Missing(f"process {pid} is gone")
-    except psutil.AccessDenied:
-        return Missing(f"process {pid} belongs to another user")
+def parse(pid: int, rows: dict[str, Any] | Missing) -> Process | Missing:
+    """The process `pid` of the tool's answer, or why there is none."""
+    if isinstance(rows, Missing):
+        return rows
+    row = rows.get(str(pid), {"missing": f"process {pid} was not asked for"})
+    if "missing" in row:
+        return Missing(row["missing"])
+    said = row["environ"]
+    limits = row["memlock"]
+    return Process(
+        pid=pid,
+        status=row["status"],
+        started_at=row["started_at"],
+        environ=Missing(said["missing"]) if "missing" in said else said["values"],
+        children=tuple(Child(c["pid"], c["status"], c["command"]) for c in row["children"]),
+        memlock=limit(limits[0]) if limits else Missing("its limits cannot be read"),
+        cpus=row.get("cpus", ""),
+        mems=row.get("mems", ""),
+    )
+
+
+def limit(value: int) -> int | None:
+    """The tool's -1 is unlimited."""
+    return None if value < 0 else value
+
+
+def shown(environ: dict[str, str]) -> dict[str, str]:
+    """Wanted variables as the tool shows running ones, so that the two can be compared and told."""
+    return {name: veiled(name, value) for name, value in environ.items()}

@@ -15,6 +15,7 @@ ENGINE_EXITS = {
     72: "a rank process froze",
     PORT_TAKEN: "a port was in use",
     74: "the model is missing or damaged",
+    75: "the path between two hosts does not carry KV",
 }
 
 
@@ -25,7 +26,8 @@ class Unit:
     `wanted` is what the operator asked for.
 
     `exit` is the last exit code, negative for a signal, None when it never ended. `restarts` counts the
-    starts that nobody asked for; `since` is when the state began (Unix seconds).
+    starts that nobody asked for; `since` is when the state began (Unix seconds). `started_by` says who began
+    the present life: pdctl, supervisor (after an end), hand, boot; "" when that is not known.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Unit:
     since: float | None
     started_at: float | None = None
     reason: str = ""
+    started_by: str = ""
 
     def ended(self, exit: int | None) -> Unit:
         """The same with the exit of the life before."""

@@ -6,7 +6,7 @@
     Cell:  name, engines, prefills, decodes, edges     an edge is one (prefill, decode) pair
     Engine: name, cell, role, kind, host, address, port, bootstrap_port, tp, url, profile, env, spec
     Router: name, host, address, port, url, profile, env
-    Fleet.paths: state (.pdctl), token, drill_token, lock, journal, evidence, profiles
+    Fleet.paths: state (.pdctl), token, drill_token, journal, evidence, profiles
     Fleet.host_paths(host) -> HostPaths: root, releases, current, units, env, log, run
 
     load_profile(fleet.paths.profiles, name) -> Profile      (pdctl.fleet.profile)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.fleet.catalogue import known
+from pdctl.fleet.foreign import check_foreign
 from pdctl.fleet.names import nearest
 from pdctl.fleet.problems import Keys, TomlFile
 from pdctl.fleet.schema import EngineTable, FleetFile, HostTable, RouterTable
@@ -20,6 +21,7 @@ def check_fleet(file: TomlFile, spec: FleetFile) -> None:
     _profiles(file, spec)
     for name, cell in spec.cells.items():
         _cell(file, ("cells", name), cell.engines)
+    check_foreign(file, spec, list(_units(spec)))
     for keys, unit in _units(spec):
         for env, text in unit.env.items():
             variable = known().get(env)
@@ -33,7 +35,8 @@ def _units(spec: FleetFile) -> Iterator[tuple[Keys, EngineTable | RouterTable]]:
     for cell, table in spec.cells.items():
         for name, engine in table.engines.items():
             yield ("cells", cell, "engines", name), engine
-    yield ROUTER, spec.router
+    if spec.router is not None:
+        yield ROUTER, spec.router
 
 
 def _hosts(file: TomlFile, spec: FleetFile) -> None:
@@ -125,8 +128,12 @@ def _agree(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
 
 def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
     roles = [e.role for e in engines.values()]
+    # Engines that pdctl did not design may have their other side in a place that this file does not name.
+    foreign = all(e.kind != "bundled" for e in engines.values())
     if not engines:
         file.problem(keys, "has no engines.")
+    elif foreign:
+        pass
     elif "decode" in roles and "prefill" not in roles:
         file.problem(keys, "has a decode and no prefill to hand it KV.")
     elif "prefill" in roles and "decode" not in roles:
@@ -134,7 +141,7 @@ def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
     _agree(file, keys, engines)
     for name, engine in engines.items():
         at = (*keys, "engines", name)
-        if engine.role == "prefill" and engine.bootstrap_port is None:
+        if engine.kind == "bundled" and engine.role == "prefill" and engine.bootstrap_port is None:
             file.problem((*at, "bootstrap_port"), "is missing; a prefill listens there for its decodes.")
         if engine.role != "prefill" and engine.bootstrap_port is not None:
             file.problem((*at, "bootstrap_port"), f"only a prefill has one; this is {engine.role}.")

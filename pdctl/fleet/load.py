@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.checks import check_fleet
-from pdctl.fleet.model import Cell, Engine, Fleet, Host, Router
+from pdctl.fleet.model import Cell, Engine, Fleet, Host, Router, no_router
 from pdctl.fleet.problems import TomlFile
 from pdctl.fleet.schema import FleetFile, HostTable
 
@@ -60,11 +60,12 @@ def _resolve(path: Path, spec: FleetFile) -> Fleet:
         )
         for cell, cell_table in spec.cells.items()
     }
-    table = spec.router
+    table = spec.router or no_router(next(iter(hosts)))
     router = Router(table.name, table.host, hosts[table.host].address, table.profile or default, table)
-    model = spec.model.model_copy(
-        update={"path": str((base / Path(spec.model.path).expanduser()).absolute())}
-    )
+    model = spec.model
+    if any(engine.kind == "bundled" for cell in cells.values() for engine in cell.engines):
+        weights = (base / Path(spec.model.path).expanduser()).absolute()
+        model = spec.model.model_copy(update={"path": str(weights)})
     return Fleet(path, spec, model, hosts, cells, router)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,11 @@ class Host:
     def runtime(self) -> str:
         return self.spec.runtime or ("existing" if self.local else "index")
 
+    @property
+    def tool_python(self) -> str:
+        """Runs pdctl's host tools, which need Python 3.9 and nothing installed in it."""
+        return self.spec.python or (sys.executable if self.local else "/usr/bin/python3")
+
 
 @dataclass(frozen=True)
 class HostPaths:
@@ -44,6 +50,12 @@ class HostPaths:
     @property
     def current(self) -> str:
         return f"{self.root}/current"
+
+    def tree(self, id: str) -> str:
+        return f"{self.root}/trees/{id}"
+
+    def deployment(self, id: str) -> str:
+        return f"{self.root}/deployments/{id}.json"
 
     def unit(self, name: str) -> str:
         return f"{self.root}/units/{name}.json"
@@ -137,6 +149,11 @@ class Router:
         return (self.port,)
 
 
+def no_router(host: str) -> RouterTable:
+    """Stands where a fleet file names no router: of kind none, which is never started or asked."""
+    return RouterTable.model_construct(host=host, port=0, kind="none")
+
+
 @dataclass(frozen=True)
 class Cell:
     name: str
@@ -174,12 +191,8 @@ class FleetPaths:
         return self.state / "drill-token"
 
     @property
-    def lock(self) -> Path:
-        return self.state / "lock"
-
-    @property
     def journal(self) -> Path:
-        return self.state / "journal"
+        return self.state / "journal.db"
 
     @property
     def evidence(self) -> Path:
@@ -225,7 +238,8 @@ class Fleet:
     def units(self) -> tuple[Engine | Router, ...]:
         """In the order they are started: prefills, decodes, whole engines, router."""
         order = {"prefill": 0, "decode": 1, "both": 2}
-        return (*sorted(self.engines(), key=lambda e: order[e.role]), self.router)
+        engines = sorted(self.engines(), key=lambda e: order[e.role])
+        return (*engines, self.router) if self.router.kind != "none" else tuple(engines)
 
     def unit(self, name: str) -> Engine | Router:
         """The engine or router called `name`; ConfigError with the nearest name."""

@@ -13,6 +13,7 @@ from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.names import nearest
 from pdctl.fleet.problems import TomlFile
 from pdctl.fleet.schema import ProfileFile, Verified
+from pdctl.fleet.secretfile import read_secrets
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Value:
     origin: str
     profile: str = ""
     verified: Verified | None = None
+    secret: bool = False
 
     @property
     def is_verified(self) -> bool:
@@ -117,7 +119,23 @@ def engine_env(fleet: Fleet, unit: Engine | Router) -> dict[str, Value]:
     for env, text in unit.env.items():
         origin = f"{fleet.path.name}:{file.line(*keys, 'env', env)}"
         values[env] = Value(env, text, unit.role, "Set for this unit in the fleet file.", origin)
+    for env, (text, line) in unit_secrets(fleet, unit).items():
+        origin = f"{unit.spec.secrets}:{line}"
+        values[env] = Value(env, text, unit.role, "A secret of this unit.", origin, secret=True)
     return dict(sorted(values.items()))
+
+
+def unit_secrets(fleet: Fleet, unit: Engine | Router) -> dict[str, tuple[str, int]]:
+    """Name -> (value, line) of the unit's secrets file; ConfigError when it cannot be read."""
+    if unit.spec.secrets is None:
+        return {}
+    path = fleet.dir / Path(unit.spec.secrets).expanduser()
+    try:
+        return read_secrets(path)
+    except OSError as error:
+        raise ConfigError("no_secrets", f"The secrets {path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise ConfigError("bad_secrets", str(error)) from None
 
 
 def numbers_of(values: Mapping[str, Value]) -> dict[str, float]:

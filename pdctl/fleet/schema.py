@@ -66,12 +66,24 @@ class HostTable(Strict):
     identity_file: str | None = None
 
 
-class EngineTable(Strict):
-    """One engine. `env` wins over the profile; unset numbers are left to the engine.
+class Started(Strict):
+    """What every process of a fleet may say. `env` wins over the profile.
 
-    `numa` binds the process and its memory to that node, `gpus` are the devices it may see. `command` is
-    the whole command line of an engine that is not the bundled one.
+    `numa` binds the process and its memory to that node. `command` is the whole command line of one that is
+    not the bundled kind, `cwd` the folder it is started in, and `secrets` a 0600 file NAME=VALUE beside the
+    fleet file: its variables are given to the process, and a word of `command` may hold {secret:NAME}.
     """
+
+    command: list[str] | None = None
+    cwd: Text | None = None
+    secrets: Text | None = None
+    numa: Annotated[int, Field(ge=0)] | None = None
+    profile: Name | None = None
+    env: dict[EnvName, str] = {}
+
+
+class EngineTable(Started):
+    """One engine; unset numbers are left to the engine. `gpus` are the devices it may see."""
 
     role: Role
     host: str
@@ -86,24 +98,18 @@ class EngineTable(Strict):
     max_running: Count | None = None
     token_budget: Count | None = None
     legacy_bootstrap: bool = False
-    numa: Annotated[int, Field(ge=0)] | None = None
     gpus: list[Annotated[int, Field(ge=0)]] | None = None
-    command: list[Text] | None = None
-    profile: Name | None = None
-    env: dict[EnvName, str] = {}
 
 
 class CellTable(Strict):
     engines: dict[Name, EngineTable] = {}
 
 
-class RouterTable(Strict):
+class RouterTable(Started):
     name: Name = "router"
     host: str
     port: Port
     kind: Literal["bundled", "sglang-router"] = "bundled"
-    profile: Name | None = None
-    env: dict[EnvName, str] = {}
 
 
 class FleetFile(Strict):
@@ -112,7 +118,7 @@ class FleetFile(Strict):
     model: ModelTable
     hosts: dict[Name, HostTable]
     cells: dict[Name, CellTable]
-    router: RouterTable
+    router: RouterTable | None = None
 
 
 class Verified(Strict):

@@ -7,6 +7,7 @@ from typing import Any
 from pdctl.errors import PdctlError, UnreachableError
 from pdctl.exits import Exit
 from pdctl.fleet.tokens import read_drill_token
+from pdctl.flows.changing import doing
 from pdctl.flows.context import Context
 from pdctl.flows.http import call, error_of
 
@@ -20,7 +21,17 @@ def post(
     drill: bool = False,
     timeout: float = 10.0,
 ) -> dict[str, Any]:
-    """POST `url`/admin/`verb`; a refusal is a PdctlError with the engine's own code."""
+    """POST `url`/admin/`verb`, as a step of the run; a refusal is a PdctlError with the engine's own code."""
+    unit = next((u for u in ctx.fleet.units() if u.url == url), None)
+    name, host = (unit.name, unit.host) if unit else (url, "fleet")
+    said = ", ".join(f"{key} {value}" for key, value in (body or {}).items())
+    with doing(ctx, f"admin/{verb}/{name}", host, f"{name}: {verb}{' ' if said else ''}{said}"):
+        return _post(ctx, url, verb, body, drill, timeout)
+
+
+def _post(
+    ctx: Context, url: str, verb: str, body: dict[str, Any] | None, drill: bool, timeout: float
+) -> dict[str, Any]:
     headers = ctx.admin_headers()
     if drill:
         headers["X-Drill-Token"] = read_drill_token(ctx.fleet)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pdctl.errors import ConfigError, DeadlineError, PdctlError
 from pdctl.fleet.model import Cell
 from pdctl.fleet.names import nearest
+from pdctl.flows.changing import doing
 from pdctl.flows.co_restart_report import CellReport, CoRestartReport
 from pdctl.flows.co_restart_states import DEADLINES, Event, Machine, Stage, advance, next_command, truth
 from pdctl.flows.co_restart_steps import Steps
@@ -58,6 +59,20 @@ def _actions(steps: Steps) -> dict[Stage, Callable[[float], None]]:
     }
 
 
+def _acts(ctx: Context, steps: Steps) -> dict[Stage, Callable[[float], None]]:
+    """Each stage as a step of the run: a run that lost the fleet's lock begins no other one."""
+
+    def recorded(stage: Stage, act: Callable[[float], None]) -> Callable[[float], None]:
+        def one(seconds: float) -> None:
+            name = f"{steps.cell.name}/{stage.name.lower()}"
+            with doing(ctx, name, "fleet", f"cell {steps.cell.name}: {stage}", changes=False):
+                act(seconds)
+
+        return one
+
+    return {stage: recorded(stage, act) for stage, act in _actions(steps).items()}
+
+
 def _attempt(machine: Machine, act: Callable[[float], None]) -> Machine:
     """One stage under its deadline, and the machine after it."""
     try:
@@ -73,7 +88,7 @@ def _attempt(machine: Machine, act: Callable[[float], None]) -> Machine:
 
 def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
     steps = Steps(ctx, cell, alone=len(ctx.fleet.cells) == 1)
-    actions = _actions(steps)
+    actions = _acts(ctx, steps)
     machine = Machine()
     seconds: dict[str, float] = {}
     held_at = time.monotonic()

@@ -14,9 +14,12 @@ from typing import Any, TypeVar
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
 from pdctl.facts import leftovers
 from pdctl.facts.collect import unit_of
+from pdctl.facts.missing import Missing
 from pdctl.facts.unit import meaning
 from pdctl.fleet.model import Cell, Engine
 from pdctl.flows import admin
+from pdctl.flows.asking import ask_host
+from pdctl.flows.changing import doing
 from pdctl.flows.co_restart_canary import Canary, send
 from pdctl.flows.co_restart_report import Start
 from pdctl.flows.context import Context
@@ -66,8 +69,7 @@ class Steps:
             self._was[engine.name] = state.get("incarnation")
             limit = (state.get("timeouts") or {}).get("drain") or {}
             self._drain = max(0.0, float(limit.get("value", self._drain)))
-            pid = self._ctx.units_of(engine).status([engine.name])[engine.name].pid
-            self._prints[engine.name] = leftovers.before(pid) if pid else leftovers.Footprint((), ())
+        self._remember()
         router = self._ctx.fleet.router
         try:
             if self.alone:
@@ -81,6 +83,21 @@ class Steps:
                 raise StageFailed("router_silent", f"The router does not answer: {error.message}") from None
             self.routed = False
             self.notes.append("The router does not run: there were no admissions to hold.")
+
+    def _remember(self) -> None:
+        """What every engine of the cell owns while it lives, in one question a host."""
+        for host in self._hosts():
+            names = [e.name for e in self.cell.engines if e.host == host]
+            pids = {n: s.pid for n, s in self._ctx.units(host).status(names).items() if s.pid is not None}
+            if pids:
+                request = leftovers.footprint_request(list(pids.values()))
+                rows = ask_host(self._ctx, host, request).of("footprint")
+                if isinstance(rows, Missing):
+                    self.notes.append(f"What the engines on {host} own cannot be read: {rows.reason}.")
+                self._prints |= {name: leftovers.parse_footprint(pid, rows) for name, pid in pids.items()}
+
+    def _hosts(self) -> list[str]:
+        return list(dict.fromkeys(e.host for e in self.cell.engines))
 
     def drain(self, seconds: float) -> None:
         """Requests of the cell end by themselves within the drain timeout; the engines end the rest."""
@@ -122,25 +139,34 @@ class Steps:
 
     def stop(self, engines: Sequence[Engine]) -> None:
         def one(engine: Engine) -> None:
-            status = self._ctx.units_of(engine).stop(engine.name)
-            if status.pid is not None:
-                raise StageFailed("not_stopped", f"{engine.name} still runs as pid {status.pid}.")
+            with doing(self._ctx, f"stop/{engine.name}", engine.host, f"stop {engine.name}"):
+                status = self._ctx.units_of(engine).stop(engine.name)
+                if status.pid is not None:
+                    raise StageFailed("not_stopped", f"{engine.name} still runs as pid {status.pid}.")
 
         together(engines, one)
 
     def prove(self, seconds: float) -> None:
-        """Processes gone, ports free, shared memory gone, on hosts that can be looked at from here."""
-        for engine in self.cell.engines:
-            if self._ctx.fleet.hosts[engine.host].spec.transport != "local":
-                self.proof.append(f"{engine.name}: not observable, it is on another host")
-                continue
-            seen = self._prints.get(engine.name, leftovers.Footprint((), ()))
+        """Processes gone, ports free, shared and GPU memory gone, as each host itself sees it."""
+        end = time.monotonic() + seconds
+        for host in self._hosts():
+            stopped = [self._stopped(e) for e in self.cell.engines if e.host == host]
+            left = partial(self._left, host, stopped)
+            until(left, max(0.0, end - time.monotonic()), 0.1)
+            devices = {e.name: e.spec.device for e in self.cell.engines}
+            self.proof += [leftovers.proof(s, devices[s.name]) for s in stopped]
 
-            def remains(engine: Engine = engine, seen: leftovers.Footprint = seen) -> str:
-                return leftovers.left(seen, engine.address, engine.ports)
+    def _stopped(self, engine: Engine) -> leftovers.Stopped:
+        seen = self._prints.get(engine.name, leftovers.Footprint())
+        return leftovers.Stopped(engine.name, engine.address, engine.ports, seen)
 
-            until(remains, seconds, 0.05)
-            self.proof.append(leftovers.proof(engine.name, seen, engine.ports, engine.spec.device))
+    def _left(self, host: str, stopped: list[leftovers.Stopped]) -> str:
+        """The first thing that is still there on `host`, "" for nothing."""
+        rows = ask_host(self._ctx, host, leftovers.left_request(stopped)).of("left")
+        if isinstance(rows, Missing):
+            raise StageFailed("not_observable", f"What is left on {host} cannot be seen: {rows.reason}.")
+        remains = (f"{name}: {what}" for name, row in rows.items() if (what := leftovers.first_left(row)))
+        return next(remains, "")
 
     # start, link
 
@@ -149,7 +175,8 @@ class Steps:
 
         def one(engine: Engine) -> None:
             started = self._began[engine.name] = time.monotonic()
-            self._ctx.units_of(engine).start(engine.name)
+            with doing(self._ctx, f"start/{engine.name}", engine.host, f"start {engine.name}"):
+                self._ctx.units_of(engine).start(engine.name)
             until(lambda: self._unborn(engine), seconds, 0.1)
             state = self._state(engine)
             took = time.monotonic() - started

@@ -12,6 +12,8 @@ import httpx
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.tokens import read_token
 from pdctl.remote import web
+from pdctl.remote.journal import Journal
+from pdctl.remote.recording import Executed, RecordingTransport
 from pdctl.transport.base import Transport
 from pdctl.transport.open import open_transport
 from pdctl.units.base import Units
@@ -27,20 +29,38 @@ def silent(text: str) -> None:
 
 @dataclass
 class Context:
-    """`transport` and `units` are opened once per host; leaving the `with` closes them."""
+    """`transport` and `units` are opened once per host; leaving the `with` closes them.
+
+    `journal` is the run that writes down what is executed, while there is one (flows/changing.py);
+    `resumes` is the earlier run that this one goes on with.
+    """
 
     fleet: Fleet
     say: Say = silent
     wait: Say = silent
-    _transports: dict[str, Transport] = field(default_factory=dict)
+    resumes: str = ""
+    journal: Journal | None = None
+    _transports: dict[str, RecordingTransport] = field(default_factory=dict)
     _units: dict[str, Units] = field(default_factory=dict)
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
     def transport(self, host: str) -> Transport:
+        return self._recording(host)
+
+    def unrecorded(self, host: str) -> Transport:
+        """For what no run lists: the lock and its heartbeat, audit records."""
+        return self._recording(host).inner
+
+    def _recording(self, host: str) -> RecordingTransport:
         with self._opening:
             if host not in self._transports:
-                self._transports[host] = open_transport(self.fleet.hosts[host])
+                opened = open_transport(self.fleet.hosts[host])
+                self._transports[host] = RecordingTransport(opened, self._record)
             return self._transports[host]
+
+    def _record(self, done: Executed) -> None:
+        if self.journal is not None:
+            self.journal.command(done)
 
     def client(self, timeout: float) -> httpx.Client:
         """For one engine or router after the other; `timeout` seconds bound every single wait."""
@@ -59,8 +79,8 @@ class Context:
 
     def units(self, host: str) -> Units:
         if host not in self._units:
-            spec = self.fleet.hosts[host].spec
-            self._units[host] = open_units(self.transport(host), self.fleet.host_paths(host), spec.units)
+            paths, spec = self.fleet.host_paths(host), self.fleet.hosts[host]
+            self._units[host] = open_units(self.transport(host), paths, spec, self.fleet.name)
         return self._units[host]
 
     def units_of(self, unit: Engine | Router) -> Units:

@@ -1,43 +1,48 @@
-"""Bring a fleet to what its file says: release, env files, units, starts in order, proof that it serves."""
+"""Plan a deploy: what every host and cell of a fleet lacks to be what its file says."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from pdctl.errors import ConfigError, PdctlError
-from pdctl.fleet.model import Engine, Host, Router
 from pdctl.flows import co_restart
-from pdctl.flows.canary import edge_canary, router_canary
 from pdctl.flows.context import Context
-from pdctl.flows.deploy_files import file_steps
-from pdctl.flows.deploy_units import UnitStates, removal_steps, start_steps, timeout_step
+from pdctl.flows.deploy_files import token_steps
+from pdctl.flows.deploy_group import Group, Ways, group_steps, groups_of
+from pdctl.flows.deploy_look import HostState, States, look_at
+from pdctl.flows.deploy_release import INSTALL, HostRelease, current_step, install_steps, release_for
+from pdctl.flows.deploy_scope import chosen
+from pdctl.flows.deploy_units import CoRestart
+from pdctl.flows.deployment import Author, new_id
 from pdctl.flows.desired import DesiredUnit, desired_unit
-from pdctl.flows.ready import not_ready, wait_ready
-from pdctl.plan.step import Plan, Step, make_plan, run_plan
-from pdctl.release.build import Release, build_release, package_files
-from pdctl.release.host import HostReleases
-from pdctl.remote.fanout import fan_out
-from pdctl.remote.journal import Journal
-from pdctl.transport.command import Command
+from pdctl.flows.hooks import Hooks
+from pdctl.plan.step import Plan, Step, joined, make_plan
+from pdctl.release.build import package_files
+from pdctl.release.lock import Lock, engine_lock
+from pdctl.remote.operator import me
 
-CoRestart = Callable[[Context, str], None]
-CANARY = 120.0
+SWITCH = "switch"
+PRUNE = "prune"
 
 
 @dataclass(frozen=True)
 class Deploy:
-    """A plan made and not yet applied, with what it was made for."""
+    """A plan made and not yet applied, with what it was made for.
+
+    `units` are what is wanted by name; `groups` are those in scope, in order; `broken` says why a host
+    takes no part.
+    """
 
     ctx: Context
     plan: Plan
-    units: tuple[DesiredUnit, ...]
-
-
-def engine_python(host: Host) -> str:
-    """The interpreter of engines on a host: the fleet file's, else this one."""
-    return host.spec.python or sys.executable
+    units: dict[str, DesiredUnit]
+    groups: tuple[Group, ...]
+    states: States
+    ways: Ways
+    broken: dict[str, PdctlError]
+    hooks: Hooks
+    verb: str = "deploy"
 
 
 def restart_cell(ctx: Context, cell: str) -> None:
@@ -54,141 +59,141 @@ def restart_cell(ctx: Context, cell: str) -> None:
         )
 
 
-def plan_deploy(ctx: Context, wait: float, restart: CoRestart = restart_cell) -> Deploy:
+def plan_deploy(
+    ctx: Context, wait: float, restart: CoRestart = restart_cell, limit: Sequence[str] = ()
+) -> Deploy:
     """Look at every host and change nothing.
 
-    `wait` is the deadline of each wait for readiness, seconds; `restart` is for a whole cell.
+    `wait` is the deadline of each wait for readiness, seconds; `restart` is for a whole cell; `limit` names
+    cells and hosts that alone are deployed to. Raises when there is nothing left that could be deployed to.
     """
     fleet = ctx.fleet
-    _check_manageable(ctx)
-    files = package_files()
-    hosts = list(dict.fromkeys(u.host for u in fleet.units()))
-    tools = {h: _releases(ctx, h) for h in hosts}
-    releases = {h: build_release(files, tool.runtime()) for h, tool in tools.items()}
-    units = tuple(desired_unit(fleet, u, releases[u.host]) for u in fleet.units())
-    states = UnitStates(ctx)
-    steps: list[Step] = []
-    for host in hosts:
-        mine = [u for u in units if u.unit.host == host]
-        steps += release_steps(tools[host], releases[host], host)
-        steps += file_steps(ctx, host, mine)
-        steps += removal_steps(ctx, states, host, [u.name for u in mine])
-    steps += start_steps(ctx, states, units, restart, wait)
-    steps += [timeout_step(ctx, states, u) for u in units]
-    if any(states.difference(u) for u in units):
-        steps += proof_steps(ctx, wait)
-    steps += [prune_step(ctx, tools[h], h) for h in hosts]
-    return Deploy(ctx, make_plan(steps), units)
+    _check_kinds(ctx)
+    states = look_at(ctx, fleet.hosts, fleet.model.path)
+    broken = dict(states.down)
+    files, lock = package_files(), engine_lock()
+    releases: dict[str, HostRelease] = {}
+    for host in dict.fromkeys(u.host for u in fleet.units()):
+        if host in states.hosts:
+            try:
+                _check_host(ctx, states.hosts[host])
+                releases[host] = release_for(fleet, states.hosts[host], files, lock)
+            except ConfigError as error:
+                broken[host] = error
+    units = {
+        u.name: desired_unit(fleet, u, releases[u.host].release) for u in fleet.units() if u.host in releases
+    }
+    groups = chosen(fleet, groups_of(fleet, units), limit)
+    hooks = Hooks(ctx, list(fleet.hosts))
+    ways = Ways(author(ctx, states, "deploy"), wait, hooks.around(restart))
+    deploy = Deploy(ctx, Plan(()), units, tuple(groups), states, ways, broken, hooks)
+    return make_deploy(deploy, install_plan(deploy, releases, lock))
 
 
-def apply_deploy(deploy: Deploy, journal: Journal) -> None:
-    run_plan(deploy.plan, journal, deploy.ctx.say)
-
-
-def prove_started(ctx: Context, wait: float, journal: Journal) -> None:
-    """Finish a deploy that ended before its units were ready; nothing when none of them still starts."""
-    hosts = list(dict.fromkeys(u.host for u in ctx.fleet.units()))
-    states = [status.state for host in hosts for status in ctx.units(host).status().values()]
-    if "activating" in states:
-        run_plan(make_plan(proof_steps(ctx, wait), gates=True), journal, ctx.say)
-
-
-def unready(ctx: Context) -> dict[str, str]:
-    """Unit -> why it is not ready, asked of all at once; empty when the fleet serves."""
-    units = {u.name: u for u in ctx.fleet.units()}
-    found = fan_out(units, lambda name: not_ready(ctx, units[name]))
-    return {name: str(why) for name, why in found.items() if why}
-
-
-def _releases(ctx: Context, host: str) -> HostReleases:
-    python = engine_python(ctx.fleet.hosts[host])
-    return HostReleases(ctx.transport(host), ctx.fleet.host_paths(host), python)
-
-
-def _check_manageable(ctx: Context) -> None:
-    """Engines of other kinds are watched, not installed; the model must be on every host."""
-    fleet = ctx.fleet
-    for unit in fleet.units():
+def _check_kinds(ctx: Context) -> None:
+    """Engines of other kinds are watched, not installed."""
+    for unit in ctx.fleet.units():
         if unit.kind != "bundled":
             raise ConfigError(
                 "not_managed",
                 f"{unit.name} is of kind {unit.kind}, which pdctl watches and does not deploy.",
             )
-    for host in dict.fromkeys(e.host for e in fleet.engines()):
-        found = ctx.transport(host).run(Command(("test", "-e", fleet.model.path)), 10.0)
-        if found.rc != 0:
-            raise ConfigError(
-                "no_model",
-                f"model.path: there is no {fleet.model.path} on {host}.",
-                "Fetch it with `pdctl model pull`, or correct the path in the fleet file.",
-            )
 
 
-def release_steps(tool: HostReleases, release: Release, host: str) -> list[Step]:
-    def missing() -> Sequence[str]:
-        return () if release.id in tool.state()[0] else [f"release {release.id} is not installed"]
-
-    def not_current() -> Sequence[str]:
-        current = tool.state()[1]
-        return () if current == release.id else [f"current: {current or 'none'} -> {release.id}"]
-
-    size = sum(map(len, release.files.values())) // 1024
-    what = f"install release {release.id} ({len(release.files)} files, {size} KiB)"
-    return [
-        Step(f"{host}/release", host, what, missing, lambda: tool.install(release)),
-        Step(
-            f"{host}/current",
-            host,
-            f"make release {release.id} the current one",
-            not_current,
-            lambda: tool.activate(release.id),
-        ),
-    ]
+def _check_host(ctx: Context, state: HostState) -> None:
+    if not state.model:
+        raise ConfigError(
+            "no_model",
+            f"model.path: there is no {ctx.fleet.model.path} on {state.name}.",
+            "Fetch it with `pdctl model pull`, or correct the path in the fleet file.",
+        )
+    if state.root == "foreign":
+        raise ConfigError(
+            "foreign_root",
+            f"{state.tool.root} on {state.name} is there and the login user may not write to it.",
+            f"Give it to that user, or name another folder as hosts.{state.name}.root.",
+        )
 
 
-def prune_step(ctx: Context, tool: HostReleases, host: str) -> Step:
-    """Old releases go after everything has been proved; what a unit still runs from stays."""
+def author(ctx: Context, states: States, what: str) -> Author:
+    serials = [s.newest["serial"] for s in states.hosts.values() if s.newest]
+    run = ctx.journal.id if ctx.journal else ""
+    return Author(new_id(), 1 + max(serials, default=0), me().name, what, run)
+
+
+def why_not(ctx: Context, group: Group, broken: dict[str, PdctlError]) -> tuple[str, PdctlError] | None:
+    """The host that keeps `group` from being deployed to: without a router nothing is held or served."""
+    hosts = (*group.hosts, ctx.fleet.router.host)
+    return next(((h, broken[h]) for h in hosts if h in broken), None)
+
+
+def usable(deploy: Deploy, groups: Iterable[Group]) -> list[HostState]:
+    """Hosts of those of `groups` that can be deployed to."""
+    well = [g for g in groups if why_not(deploy.ctx, g, deploy.broken) is None]
+    names = dict.fromkeys(h for g in well for h in g.hosts)
+    return [deploy.states.hosts[h] for h in names]
+
+
+def install_plan(deploy: Deploy, releases: dict[str, HostRelease], lock: Lock) -> Plan:
+    """Releases on all hosts at once; then, where nothing runs from it yet, what stands for a host."""
+    ctx = deploy.ctx
+    install: list[Step] = []
+    switch: list[Step] = []
+    for state in usable(deploy, deploy.groups):
+        wanted = releases[state.name]
+        install += install_steps(ctx, state, wanted, lock)
+        switch.append(current_step(state, wanted.release.id, SWITCH, SWITCH))
+        switch += token_steps(ctx, state, SWITCH, SWITCH)
+    return joined([make_plan(install), make_plan(switch)])
+
+
+def make_deploy(deploy: Deploy, before: Plan) -> Deploy:
+    """`deploy` with its plan: `before`, then every group's own, then old things removed.
+
+    PdctlError when no group can be deployed to.
+    """
+    ctx, broken = deploy.ctx, deploy.broken
+    blocked = {g.key: found for g in deploy.groups if (found := why_not(ctx, g, broken))}
+    if blocked and all(g.key in blocked for g in deploy.groups if g.hosts):
+        raise _nothing(broken)
+    well = [g for g in deploy.groups if g.key not in blocked]
+    front = _router_plan(deploy)
+    # Only through a router that runs and stays as it is can a cell's gate ask.
+    routed = not front.pending and deploy.states.hosts[ctx.fleet.router.host].runs(ctx.fleet.router.name)
+    plans = [front if g.kind == "router" else _group_plan(deploy, g, routed and bool(g.units)) for g in well]
+    plan = joined([before, *plans])
+    if plan.pending:
+        prune = [_prune_step(ctx, state) for state in usable(deploy, deploy.groups)]
+        plan = joined([plan, make_plan(prune, gates=True)])
+    return replace(deploy, plan=plan)
+
+
+def _group_plan(deploy: Deploy, group: Group, routed: bool) -> Plan:
+    return make_plan(group_steps(deploy.ctx, deploy.states, group, deploy.ways, routed))
+
+
+def _router_plan(deploy: Deploy) -> Plan:
+    """Also where the router is out of scope: whether it stays as it is matters to every cell."""
+    every = groups_of(deploy.ctx.fleet, deploy.units)
+    return _group_plan(deploy, next(g for g in every if g.kind == "router"), True)
+
+
+def _nothing(broken: dict[str, PdctlError]) -> PdctlError:
+    """The first error, with what is wrong on other hosts."""
+    error, *_ = broken.values()
+    more = [f"{name}: {other.message}" for name, other in broken.items() if other is not error]
+    return PdctlError(error.code, error.message, error.hint, error.exit, [*error.details, *more])
+
+
+def _prune_step(ctx: Context, state: HostState) -> Step:
+    """Old releases go after everything has been proved."""
 
     def prune() -> None:
-        units = ctx.units(host)
-        specs = [units.installed(name) for name in units.status()]
-        used = [s.cwd.rpartition("/")[2] for s in specs if s is not None]
-        tool.prune(ctx.fleet.spec.fleet.retain, used)
+        state.installed = state.tool.prune(keep)
 
     keep = ctx.fleet.spec.fleet.retain
-    return Step(f"{host}/prune", host, f"keep {keep} older releases", lambda: (), prune, gate=True)
+    what = f"keep {keep} older deployments"
+    return Step(f"{state.name}/prune", state.name, what, lambda: (), prune, True, PRUNE, PRUNE)
 
 
-def proof_steps(ctx: Context, wait: float) -> list[Step]:
-    """Everything ready, then a real request over every edge and one through the router."""
-    fleet = ctx.fleet
-    units: list[Engine | Router] = list(fleet.units())
-    steps = [
-        Step(
-            "ready",
-            "fleet",
-            f"wait until all {len(units)} units are ready",
-            lambda: (),
-            lambda: wait_ready(ctx, units, wait),
-            gate=True,
-        )
-    ]
-    for prefill, decode in fleet.edges():
-
-        def over_edge(p: Engine = prefill, d: Engine = decode) -> None:
-            ctx.say(f"  answered in {edge_canary(ctx, p, d, CANARY):.2f} s")
-
-        name = f"{prefill.name} -> {decode.name}"
-        steps.append(Step(f"canary/{name}", "fleet", f"canary {name}", lambda: (), over_edge, gate=True))
-    if fleet.edges():
-        steps.append(
-            Step(
-                "canary/router",
-                "fleet",
-                "canary through the router",
-                lambda: (),
-                lambda: ctx.say(f"  answered in {router_canary(ctx, CANARY):.2f} s"),
-                gate=True,
-            )
-        )
-    return steps
+__all__ = ["INSTALL", "PRUNE", "SWITCH", "Deploy", "DesiredUnit", "plan_deploy", "restart_cell"]

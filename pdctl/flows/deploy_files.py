@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from pdctl.errors import PdctlError
 from pdctl.flows.context import Context
+from pdctl.flows.deploy_look import HostState
 from pdctl.flows.desired import DesiredUnit, token_files
 from pdctl.plan.step import Step
-from pdctl.transport.base import Transport
 from pdctl.transport.command import MASK
 from pdctl.units.envfile import parse_env
 from pdctl.units.spec import UnitSpec
@@ -18,56 +18,46 @@ from pdctl.units.spec import UnitSpec
 _SECRET = re.compile(r"TOKEN(?!.*_FILE$)|SECRET|PASSWORD|API_KEY|CREDENTIAL", re.IGNORECASE)
 
 
-def file_steps(ctx: Context, host: str, units: Sequence[DesiredUnit]) -> list[Step]:
-    steps = [
-        _token_step(ctx, host, path, data)
-        for path, data in token_files(ctx.fleet, ctx.fleet.host_paths(host)).values()
-    ]
-    for unit in units:
-        steps += [_env_step(ctx, host, unit), _unit_step(ctx, host, unit)]
-    return steps
+def token_steps(ctx: Context, state: HostState, group: str, wave: str) -> list[Step]:
+    files = token_files(ctx.fleet, ctx.fleet.host_paths(state.name)).values()
+    return [_token_step(ctx, state, path, data, group, wave) for path, data in files]
 
 
-def read_text(transport: Transport, path: str) -> str | None:
-    """None for a file that is not there."""
-    try:
-        return transport.get(path).decode("utf-8", "replace")
-    except PdctlError as error:
-        if error.code == "no_file":
-            return None
-        raise
+def unit_file_steps(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wave: str) -> list[Step]:
+    return [_env_step(ctx, state, unit, group, wave), _unit_step(ctx, state, unit, group, wave)]
 
 
-def _token_step(ctx: Context, host: str, path: str, data: bytes) -> Step:
-    transport = ctx.transport(host)
+def _token_step(ctx: Context, state: HostState, path: str, data: bytes, group: str, wave: str) -> Step:
     name = path.rpartition("/")[2]
+    digest = hashlib.sha256(data).hexdigest()
 
     def check() -> Sequence[str]:
-        there = read_text(transport, path)
-        if there == data.decode():
+        there = state.private.get(name)
+        if there == digest:
             return ()
         return [f"{name}: {'not there' if there is None else 'another one'} -> {MASK}"]
 
-    return Step(
-        f"{host}/{name}", host, f"write {name}, mode 0600", check, lambda: transport.put(data, path, 0o600)
-    )
+    def write() -> None:
+        ctx.transport(state.name).put(data, path, 0o600)
+        state.private[name] = digest
+
+    what = f"write {name}, mode 0600"
+    return Step(f"{state.name}/{name}", state.name, what, check, write, group=group, wave=wave)
 
 
-def _env_step(ctx: Context, host: str, unit: DesiredUnit) -> Step:
-    transport = ctx.transport(host)
-    path = ctx.fleet.host_paths(host).env(unit.name)
+def _env_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wave: str) -> Step:
+    text = unit.env_text()
 
     def check() -> Sequence[str]:
-        there = read_text(transport, path)
-        return () if there == unit.env_text() else env_differences(parse_env(there or ""), unit.env)
+        there = state.env.get(unit.name)
+        return () if there == text else env_differences(parse_env(there or ""), unit.env)
 
-    return Step(
-        f"{host}/env/{unit.name}",
-        host,
-        f"write the env file of {unit.name}, mode 0600",
-        check,
-        lambda: transport.put(unit.env_text().encode(), path, 0o600),
-    )
+    def write() -> None:
+        ctx.transport(state.name).put(text.encode(), unit.spec.env_file, 0o600)
+        state.env[unit.name] = text
+
+    id, what = f"{state.name}/env/{unit.name}", f"write the env file of {unit.name}, mode 0600"
+    return Step(id, state.name, what, check, write, group=group, wave=wave)
 
 
 def env_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -86,18 +76,20 @@ def _shown(name: str, value: str | None) -> str:
     return MASK if _SECRET.search(name) else value
 
 
-def _unit_step(ctx: Context, host: str, unit: DesiredUnit) -> Step:
+def _unit_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wave: str) -> Step:
     def check() -> Sequence[str]:
-        there = ctx.units(host).installed(unit.name)
-        return () if there == unit.spec else unit_differences(there, unit.spec)
+        there = state.specs.get(unit.name)
+        if there != unit.spec:
+            return unit_differences(there, unit.spec)
+        return ["its unit files are not as they were installed"] if unit.name in state.changed else ()
 
-    return Step(
-        f"{host}/unit/{unit.name}",
-        host,
-        f"install the unit {unit.name}",
-        check,
-        lambda: ctx.units(host).install(unit.spec),
-    )
+    def install() -> None:
+        ctx.units(state.name).install(unit.spec)
+        state.specs[unit.name] = unit.spec
+        state.changed.discard(unit.name)
+
+    id, what = f"{state.name}/unit/{unit.name}", f"install the unit {unit.name}"
+    return Step(id, state.name, what, check, install, group=group, wave=wave)
 
 
 def unit_differences(before: UnitSpec | None, after: UnitSpec) -> list[str]:
@@ -112,6 +104,8 @@ def unit_differences(before: UnitSpec | None, after: UnitSpec) -> list[str]:
             gone = [w for w in old[key] if w not in value]
             come = [w for w in value if w not in old[key]]
             lines.append(f"argv: {' '.join(gone) or '(nothing)'} -> {' '.join(come) or '(nothing)'}")
+        elif key == "env":
+            lines += [f"environment {line}" for line in env_differences(old[key], value)]
         else:
             lines.append(f"{key}: {old[key]} -> {value}")
     return lines or ["its inputs changed"]

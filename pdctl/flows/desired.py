@@ -24,47 +24,61 @@ STOP_MARGIN = 15.0
 
 @dataclass(frozen=True)
 class DesiredUnit:
-    """`env` is the whole env file; `timeouts` are the live PD_* values among it, as numbers."""
+    """`env` is the whole env file; `timeouts` are the live PD_* values among it, as numbers.
+
+    `release` is the id of the release it runs from, "" for an engine that brings its own.
+    """
 
     unit: Engine | Router
     spec: UnitSpec
     env: dict[str, str]
     timeouts: dict[str, float]
+    release: str = ""
 
     @property
     def name(self) -> str:
         return self.unit.name
+
+    @property
+    def host(self) -> str:
+        return self.unit.host
 
     def env_text(self) -> str:
         return render_env(self.env)
 
 
 def desired_unit(fleet: Fleet, unit: Engine | Router, release: Release) -> DesiredUnit:
+    """Paths follow from what is in the release, so that settings alone change no path."""
     paths = fleet.host_paths(unit.host)
     values = engine_env(fleet, unit)
     env = {name: value.value for name, value in values.items()}
     tokens = token_files(fleet, paths)
     env |= {name: path for name, (path, _) in tokens.items()}
+    if isinstance(unit, Engine) and unit.spec.gpus is not None:
+        env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, unit.spec.gpus)))
     timeouts = {e: float(v) for e, v in env.items() if e in known() and known()[e].live}
-    home = f"{paths.releases}/{release.id}"
-    python = release.manifest["python"]
+    home = paths.tree(release.tree)
     argv = engine_argv(fleet, unit) if isinstance(unit, Engine) else router_argv(fleet, unit)
     spec = UnitSpec(
         name=unit.name,
-        argv=(python, "-m", "engine", *argv),
+        argv=(release.interpreter(paths.root), "-m", "engine", *argv),
         env_file=paths.env(unit.name),
         cwd=home,
         log=paths.log(unit.name),
         run=paths.run(unit.name),
-        env={"PYTHONPATH": home, "PYTHONUNBUFFERED": "1"},
+        env={"PYTHONPATH": home, "PYTHONUNBUFFERED": "1", "PDCTL_RELEASE": release.id},
         start_timeout=_seconds(values, "PD_START_TIMEOUT") + START_MARGIN,
         stop_timeout=_seconds(values, "PD_DRAIN_TIMEOUT") + STOP_MARGIN,
         watchdog=max(WATCHDOG_MIN, 1.5 * _seconds(values, "PD_RANK_TIMEOUT")),
+        role=unit.role,
+        fleet=fleet.name,
+        cell=unit.cell if isinstance(unit, Engine) else "",
+        numa=unit.spec.numa if isinstance(unit, Engine) else None,
     )
     secrets = {name: hashlib.sha256(data).hexdigest() for name, (_, data) in tokens.items()}
     fixed = {e: v for e, v in env.items() if e not in timeouts}
-    inputs = _digest([spec.argv, spec.cwd, spec.env, fixed, secrets, release.id])
-    return DesiredUnit(unit, replace(spec, inputs=inputs), env, timeouts)
+    inputs = _digest([spec.argv, spec.cwd, spec.env, spec.numa, fixed, secrets, release.id])
+    return DesiredUnit(unit, replace(spec, inputs=inputs), env, timeouts, release.id)
 
 
 def token_files(fleet: Fleet, paths: HostPaths) -> dict[str, tuple[str, bytes]]:

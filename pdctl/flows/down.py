@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
+from pdctl.facts.missing import Missing
+from pdctl.facts.ports import PortState, parse
+from pdctl.facts.ports import request as port_request
+from pdctl.flows.asking import ask_host
+from pdctl.flows.changing import doing
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import engine_python
 from pdctl.remote.fanout import fan_out
-from pdctl.transport.base import checked
-from pdctl.transport.command import Command
-
-_TAKEN = """
-import json, socket, sys
-taken = []
-for port in sys.argv[2:]:
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            s.bind((sys.argv[1], int(port)))
-        except OSError:
-            taken.append(int(port))
-print(json.dumps(taken))
-"""
+from pdctl.units.spec import UnitStatus
 
 
 @dataclass(frozen=True)
@@ -34,7 +23,7 @@ class Down:
 
     stopped: tuple[str, ...]
     idle: tuple[str, ...]
-    taken: dict[str, list[int]]
+    taken: dict[str, list[PortState]]
 
 
 def down(ctx: Context) -> Down:
@@ -51,13 +40,13 @@ def down(ctx: Context) -> Down:
     for group in (front, [r for r in running if r not in front]):
         if group:
             ctx.say(f"stopping {', '.join(n for _, n in group)}")
-        for (host, name), result in fan_out(group, lambda key: ctx.units(key[0]).stop(key[1])).items():
+        for (host, name), result in fan_out(group, lambda key: _stop(ctx, *key)).items():
             if isinstance(result, PdctlError):
                 failures += [f"{name} on {host}: {result.message}", *result.details]
             elif result.running:
                 failures.append(f"{name} on {host} still runs as pid {result.pid}")
     taken = {h: found for h in hosts if (found := taken_ports(ctx, h, _ports(ctx, h)))}
-    failures += [f"port {p} on {h} is still taken" for h, ports in taken.items() for p in ports]
+    failures += [f"port {p.port} on {h} is still {p.words}" for h, ports in taken.items() for p in ports]
     if failures:
         hint = "`pdctl status` shows what runs; a port may belong to a process that is not pdctl's."
         raise PdctlError("not_down", "Not everything is stopped.", hint, exit=Exit.PARTIAL, details=failures)
@@ -66,16 +55,24 @@ def down(ctx: Context) -> Down:
     return Down(stopped, idle, taken)
 
 
+def _stop(ctx: Context, host: str, name: str) -> UnitStatus:
+    with doing(ctx, f"stop/{name}", host, f"stop {name}") as step:
+        status = ctx.units(host).stop(name)
+        if status.running and step is not None:
+            step.failed(f"{name} still runs as pid {status.pid}")
+        return status
+
+
 def _ports(ctx: Context, host: str) -> list[int]:
     return [p for u in ctx.fleet.units() if u.host == host for p in u.ports]
 
 
-def taken_ports(ctx: Context, host: str, ports: Sequence[int]) -> list[int]:
-    """Those of `ports` that nothing could listen on now, asked on the host itself."""
+def taken_ports(ctx: Context, host: str, ports: Sequence[int]) -> list[PortState]:
+    """Those of `ports` that nothing could listen on now and who holds them, asked on the host itself."""
     if not ports:
         return []
-    spec = ctx.fleet.hosts[host]
-    argv = (engine_python(spec), "-c", _TAKEN, spec.address, *map(str, ports))
-    result = checked(ctx.transport(host), Command(argv), 30.0, "looking at ports")
-    found: list[int] = json.loads(result.text)
-    return found
+    request = port_request(ctx.fleet.hosts[host].address, ports)
+    states = parse(ask_host(ctx, host, request).of("ports"))
+    if isinstance(states, Missing):
+        raise PdctlError("not_observable", f"The ports on {host} cannot be looked at: {states.reason}.")
+    return [state for state in states if not state.free]

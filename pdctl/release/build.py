@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import io
 import json
-import re
-import tarfile
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires
 from typing import Any
 
-from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.shipped import package_dir
+from pdctl.release.runtime import Runtime
 
 PACKAGES = ("engine", "kernels")
 
 
 @dataclass(frozen=True)
-class Runtime:
-    """The Python that runs engines on a host, and the versions it has of what they need."""
-
-    python: str
-    version: str
-    dists: dict[str, str]
-
-
-@dataclass(frozen=True)
 class Release:
-    """`id` follows from every file's content and the runtime: equal id, equal release."""
+    """`id` follows from every file's content and the runtime: equal id, equal release.
+
+    `files` is empty where only the manifest is known: a release that a host has and pdctl does not.
+    """
 
     id: str
     files: dict[str, bytes]
     manifest: dict[str, Any]
 
-    def archive(self) -> bytes:
-        """A tar with the manifest last, so that an unpacked release without one is known as torn."""
-        buffer = io.BytesIO()
-        manifest = json.dumps(self.manifest, indent=1, sort_keys=True).encode() + b"\n"
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            for name, data in [*sorted(self.files.items()), ("manifest.json", manifest)]:
-                info = tarfile.TarInfo(name)
-                info.size, info.mode = len(data), 0o644
-                tar.addfile(info, io.BytesIO(data))
-        return buffer.getvalue()
+    @property
+    def tree(self) -> str:
+        return str(self.manifest["tree"])
+
+    @property
+    def venv(self) -> str:
+        return str(self.manifest.get("venv") or "")
+
+    def interpreter(self, root: str) -> str:
+        return f"{root}/venvs/{self.venv}/bin/python" if self.venv else str(self.manifest["python"])
+
+    def changed(self, base: Mapping[str, str]) -> dict[str, bytes]:
+        """Files that are new or other than in `base` (name -> SHA-256)."""
+        digests = self.manifest["files"]
+        return {n: data for n, data in self.files.items() if base.get(n) != digests[n]}
 
 
 def package_files() -> dict[str, bytes]:
-    """Path below the release -> content, without caches."""
+    """Path below the tree -> content, without caches."""
     files: dict[str, bytes] = {}
     for package in PACKAGES:
         root = package_dir(package)
@@ -57,44 +55,40 @@ def package_files() -> dict[str, bytes]:
     return files
 
 
-def needed_dists() -> tuple[list[str], list[str]]:
-    """Names that engines need on every machine, and those needed on some."""
-    try:
-        lines = requires("pdctl") or []
-    except PackageNotFoundError:
-        raise PdctlError("not_installed", "pdctl runs without being installed.", "pip install it.") from None
-    always: list[str] = []
-    sometimes: list[str] = []
-    for line in lines:
-        requirement, _, marker = line.partition(";")
-        name = re.match(r"[A-Za-z0-9._-]+", requirement.strip())
-        if name is None or not re.search(r"extra\s*==\s*['\"]engine['\"]", marker):
-            continue
-        (sometimes if " and " in marker else always).append(name[0])
-    return always, sometimes
-
-
-def check_runtime(probe: dict[str, Any], host: str) -> Runtime:
-    """The runtime of a host from what hosttool's probe said; ConfigError names what is not installed."""
-    always, _ = needed_dists()
-    missing = [n for n in always if probe["dists"].get(n) is None]
-    if missing:
-        raise ConfigError(
-            "runtime_incomplete",
-            f"{probe['python']} on {host} lacks {', '.join(missing)}, which engines need.",
-            f"Install them there: {probe['python']} -m pip install 'pdctl[engine]'.",
-        )
-    return Runtime(probe["python"], probe["version"], {n: v for n, v in probe["dists"].items() if v})
-
-
 def build_release(files: dict[str, bytes], runtime: Runtime) -> Release:
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     manifest: dict[str, Any] = {
-        "schema": 1,
+        "schema": 2,
+        "tree": _id(digests),
+        "venv": runtime.venv,
+        "runtime": runtime.kind,
         "python": runtime.python,
         "python_version": runtime.version,
         "constraints": dict(sorted(runtime.dists.items())),
         "files": digests,
     }
-    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-    return Release(digest[:12], files, {**manifest, "id": digest[:12]})
+    id = _id(manifest)
+    return Release(id, files, {**manifest, "id": id})
+
+
+def pack(files: Mapping[str, bytes]) -> str:
+    """As hosttool unpacks it: every byte one character, as JSON, deflated, in base64."""
+    text = json.dumps({name: data.decode("latin-1") for name, data in files.items()})
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode("ascii")
+
+
+def file_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """What a release changes, in few lines: counts, and names while they are few."""
+    new = sorted(after.keys() - before.keys())
+    gone = sorted(before.keys() - after.keys())
+    other = sorted(n for n in after.keys() & before.keys() if after[n] != before[n])
+    lines = []
+    for names, word in ((other, "changed"), (new, "new"), (gone, "gone")):
+        if names:
+            more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+            lines.append(f"{len(names)} {word}: {', '.join(names[:6])}{more}")
+    return lines
+
+
+def _id(of: object) -> str:
+    return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:12]

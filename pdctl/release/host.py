@@ -1,61 +1,178 @@
-"""Releases on one host: what is there, install, activate, prune."""
+"""Releases on one host: what is there; made, switched, removed. Each call is one round trip."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from pdctl.fleet.model import HostPaths
-from pdctl.release import hosttool
-from pdctl.release.build import Release, Runtime, check_runtime, needed_dists
+from pdctl.errors import DeadlineError, PdctlError
+from pdctl.exits import Exit
+from pdctl.fleet.model import Host
+from pdctl.release import hosttool, hostvenv
+from pdctl.release.build import Release, pack
+from pdctl.release.lock import Lock
+from pdctl.release.runtime import Facts, Runtime, needed_dists
+from pdctl.release.wheels import Wheel
 from pdctl.transport.base import Transport, checked
 from pdctl.transport.command import Command
 
 QUICK = 60.0
-INSTALL = 300.0
+# Loading everything that engines need, from a cold disk.
+PREFLIGHT = 120.0
+VENV = 1800.0
+# Seconds for any transfer, and the slowest link that is worth waiting for, bytes a second.
+SEND, SLOWEST = 60.0, 1 << 20
+_REFUSED = 3
+_MAKE = 'mkdir -p -- "$1" && chown "$2" "$1"'
+
+
+@dataclass(frozen=True)
+class Installed:
+    """`releases` are whole, oldest first; `wheels` are digests."""
+
+    releases: tuple[str, ...]
+    current: str | None
+    trees: frozenset[str]
+    venvs: frozenset[str]
+    wheels: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A host at one moment. `env` and `units` are texts by unit, `private` digests by file name.
+
+    `newest` is the last deployment recorded there, `manifest` the current release's; `root` is there,
+    writable, denied or foreign, as hosttool says it.
+    """
+
+    installed: Installed
+    env: dict[str, str]
+    private: dict[str, str]
+    units: dict[str, str]
+    newest: dict[str, Any] | None
+    manifest: dict[str, Any]
+    model: bool
+    root: str
+    facts: Facts
 
 
 class HostReleases:
-    """`python` is the interpreter of the engines on that host."""
-
-    def __init__(self, transport: Transport, paths: HostPaths, python: str) -> None:
+    def __init__(self, transport: Transport, host: Host) -> None:
         self._transport = transport
-        self._paths = paths
-        self._python = python
-        self._listing: dict[str, Any] | None = None
+        self._host = host
 
-    def runtime(self) -> Runtime:
+    @property
+    def root(self) -> str:
+        return self._host.root
+
+    def look(self, model: str | None = None) -> Look:
+        """`model` is a path whose presence is asked for."""
         always, sometimes = needed_dists()
-        probe = self._tool("probe", *always, *sometimes, what=f"asking {self._python}")
-        if "/" in self._python:
-            # What the operator named is what engines are started with, a wrapper included.
-            probe["python"] = self._python
-        return check_runtime(probe, self._transport.host)
-
-    def state(self) -> tuple[list[str], str | None]:
-        """Installed ids, oldest first, and the current one; asked once, then kept up by what is done here."""
-        if self._listing is None:
-            self._listing = self._tool("list", self._paths.root, what="listing releases")
-        return self._listing["releases"], self._listing["current"]
-
-    def install(self, release: Release) -> None:
-        archive = f"{self._paths.root}/incoming-{release.id}.tar"
-        self._transport.put(release.archive(), archive, 0o600, INSTALL)
-        self._listing = self._tool(
-            "install", self._paths.root, release.id, archive, what="installing a release"
+        ask = {"dists": [*always, *sometimes], "model": model}
+        found = self._tool(hosttool, "look", ask, QUICK, f"looking at releases with {self._host.tool_python}")
+        return Look(
+            _installed(found),
+            found["env"],
+            found["private"],
+            found["units"],
+            found["newest"],
+            found["manifest"] or {},
+            found["model"],
+            found["root"],
+            Facts(**found["python"]),
         )
 
-    def activate(self, release: str) -> None:
-        self._listing = self._tool("activate", self._paths.root, release, what="switching the release")
+    def make_root(self) -> None:
+        """Made as root and given to the login user."""
+        login = checked(
+            self._transport, Command(("id", "-un")), QUICK, "asking who is logged in"
+        ).text.strip()
+        command = Command(("sh", "-c", _MAKE, "sh", self._host.root, login), root=True)
+        checked(self._transport, command, QUICK, f"making {self._host.root}")
 
-    def prune(self, keep: int, used: Sequence[str]) -> None:
-        self._listing = self._tool("prune", self._paths.root, str(keep), *used, what="removing old releases")
+    def send(self, wheels: Sequence[Wheel], there: frozenset[str]) -> frozenset[str]:
+        """Those wheels that the host lacks; their digests."""
+        lacking = [w for w in wheels if w.sha256 not in there]
+        for wheel in lacking:
+            path = f"{self._host.root}/wheels/{wheel.sha256}/{wheel.name}"
+            self._transport.put(wheel.path.read_bytes(), path, 0o644, SEND + wheel.size / SLOWEST)
+        return frozenset(w.sha256 for w in lacking)
 
-    def _tool(self, *argv: str, what: str) -> dict[str, Any]:
-        source = Path(hosttool.__file__).read_bytes()
-        command = Command((self._python, "-", *argv), stdin=source)
-        result = checked(self._transport, command, INSTALL if argv[0] == "install" else QUICK, what)
+    def make_venv(self, runtime: Runtime, lock: Lock, wheels: Sequence[Wheel], pip: Wheel | None) -> None:
+        ask = {
+            "id": runtime.venv,
+            "lock": lock.text,
+            "index": runtime.kind == "index",
+            "wheels": [[w.sha256, w.name] for w in wheels],
+            "pip": [pip.sha256, pip.name] if pip else None,
+            "seconds": VENV - QUICK,
+        }
+        self._tool(hostvenv, "venv", ask, VENV, "making the engines' Python environment")
+
+    def install(self, release: Release, base: Mapping[str, Any]) -> Installed:
+        """Tree, preflight, and the release's name. `base` is the manifest of a release that is there."""
+        ask = {
+            "manifest": release.manifest,
+            "python": release.interpreter(self._host.root),
+            "base": base.get("tree", ""),
+            "files": pack(release.changed(base.get("files", {}))),
+            "seconds": PREFLIGHT,
+        }
+        what = f"installing release {release.id}"
+        found = self._tool(hosttool, "install", ask, PREFLIGHT + QUICK, what)
+        if "differs" in found:
+            # Somebody changed a file of the tree there: send all of it.
+            whole = {**ask, "base": "", "files": pack(release.files)}
+            found = self._tool(hosttool, "install", whole, PREFLIGHT + QUICK, what)
+        return _installed(found)
+
+    def activate(self, release: str) -> Installed:
+        return _installed(
+            self._tool(hosttool, "activate", {"release": release}, QUICK, "switching the release")
+        )
+
+    def prune(self, keep: int) -> Installed:
+        return _installed(self._tool(hosttool, "prune", {"keep": keep}, QUICK, "removing old releases"))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every deployment recorded on this host, oldest first."""
+        found: list[dict[str, Any]] = self._tool(hosttool, "records", {}, QUICK, "reading deployments")[
+            "records"
+        ]
+        return found
+
+    def _tool(
+        self, tool: ModuleType, verb: str, ask: Mapping[str, Any], deadline: float, what: str
+    ) -> dict[str, Any]:
+        question = json.dumps({"root": self._host.root, **ask})
+        source = Path(str(tool.__file__)).read_text(encoding="utf-8")
+        call = f"\n\nmain({verb!r}, {question!r})\n"
+        command = Command((self._host.tool_python, "-", verb), stdin=(source + call).encode())
+        result = self._transport.run(command, deadline)
+        where = f"{what} on {self._host.name}"
+        where = where[0].upper() + where[1:]
+        if result.timed_out:
+            raise DeadlineError("tool_silent", f"{where} did not end in {deadline:g} s.")
+        said = result.tail(20)
+        if result.rc == _REFUSED:
+            message = f"{where} failed: {said[0]}."
+            raise PdctlError("host_refused", message, exit=Exit.FINDINGS, details=said[1:])
+        if result.rc != 0:
+            message = f"{where} failed: {said[-1] if said else f'exit code {result.rc}'}."
+            raise PdctlError("tool_failed", message, exit=Exit.PARTIAL, details=said[:-1])
         found: dict[str, Any] = json.loads(result.text)
         return found
+
+
+def _installed(found: Mapping[str, Any]) -> Installed:
+    return Installed(
+        tuple(found["releases"]),
+        found["current"],
+        frozenset(found["trees"]),
+        frozenset(found["venvs"]),
+        frozenset(found["wheels"]),
+    )

@@ -1,1 +1,1 @@
-"""Across hosts and operators: fan-out, the fleet's lock, the journal of runs."""
+"""Across hosts and operators: fan-out, host tools, the fleet's lock, journal of runs, audit records."""

@@ -1,66 +1,172 @@
-"""What pdctl did: one append-only JSONL file a run, failed and interrupted runs included."""
+"""What pdctl did: every run with its steps and the commands it executed, however the run ended."""
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import secrets
-import socket
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pdctl.errors import ConfigError, PdctlError
-from pdctl.fleet.names import nearest
-from pdctl.procs import alive, start_time
+from pdctl.errors import PdctlError, UnreachableError
+from pdctl.exits import Exit
+from pdctl.remote.audit import Audit
+from pdctl.remote.journal_store import Store
+from pdctl.remote.operator import me
+from pdctl.remote.recording import Executed
 
 
 @dataclass(frozen=True)
-class Run:
-    """`state`: running, done, failed, interrupted or died (its process vanished without a word)."""
+class Call:
+    """What an operator asked for. `again` are the words that ask for it once more; none when that would
+    not finish the same work. Neither holds a secret."""
 
-    id: str
     command: str
-    by: str
-    started: float
-    state: str
-    seconds: float | None = None
+    again: tuple[str, ...] = ()
+
+
+@dataclass
+class Doing:
+    """A step under way on `hosts`; `failed` records it as failed though nothing is raised."""
+
+    seq: int
+    hosts: tuple[str, ...]
+    changes: bool
+    thread: int
     error: str = ""
-    steps: tuple[dict[str, Any], ...] = field(default=())
+
+    def failed(self, why: str) -> None:
+        self.error = why
+
+
+def new_run() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def quiet(text: str) -> None:
+    """For callers that show nothing."""
+
+
+@dataclass(frozen=True)
+class Links:
+    """What else a run is tied to. `inputs` are digests of the files it was made from, `resumes` the run it
+    goes on with; `guard` raises when the run must not begin another step."""
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    resumes: str = ""
+    guard: Callable[[], None] = lambda: None
+    audit: Audit | None = None
+    say: Callable[[str], None] = quiet
 
 
 class Journal:
-    """One run being written. Used as a context manager, it notes how the run ended."""
+    """One run being written; used as a context manager, it notes how the run ended.
 
-    def __init__(self, folder: Path, command: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        self.id = f"{stamp}-{secrets.token_hex(2)}"
-        self._path = folder / f"{self.id}.jsonl"
-        self._started = time.time()
+    A step's host is one host's name, several with commas between, or `fleet`. When the journal cannot be
+    opened nothing has been changed yet and ConfigError says so; later trouble with it is said once, because
+    it must not end a run half way.
+    """
+
+    def __init__(self, path: Path, call: Call | str, run: str = "", links: Links | None = None) -> None:
+        asked = call if isinstance(call, Call) else Call(call)
+        self.id = run or new_run()
+        self._links = links or Links()
+        self._store = Store(path)
+        self._begin = time.monotonic()
         self._end = ("done", "")
-        pid = os.getpid()
-        self._write(
-            kind="run",
-            schema=1,
-            id=self.id,
-            command=command,
-            by=f"{getpass.getuser()}@{socket.gethostname()}",
-            pid=pid,
-            start=start_time(pid),
-            started=self._started,
+        self._open: list[Doing] = []
+        self._last: dict[str, tuple[int, int | None, str, int | None]] = {}
+        self._seqs = 0
+        self._lock = threading.Lock()
+        self._silent = False
+        who = me()
+        row = (self.id, asked.command, json.dumps(asked.again), json.dumps(dict(self._links.inputs)))
+        where = (self._links.resumes, who.owner, who.host, who.machine, who.pid, who.start, time.time())
+        columns = "id, command, again, inputs, resumes, owner, host, machine, pid, start, started"
+        self._store.write(
+            f"INSERT INTO runs ({columns}, state, error) VALUES ({'?, ' * 11} 'running', '')", (*row, *where)
         )
 
+    def resumable(self, *again: str) -> None:
+        """Set the words that run this again, once they are known exactly, such as a chosen release."""
+        self._write("UPDATE runs SET again = ? WHERE id = ?", (json.dumps(again), self.id))
+
+    @contextmanager
+    def doing(self, id: str, host: str, what: str, changes: bool = True) -> Iterator[Doing]:
+        """A step from its begin to its end, so that a killed run shows where it was.
+
+        `changes`: it goes to the audit record of its hosts, unless it is part of a step that does.
+        """
+        self._links.guard()
+        step = Doing(self._next(), tuple(host.split(",")), changes, threading.get_ident())
+        with self._lock:
+            outer = [s for s in self._open if s.thread == step.thread and s.changes]
+            alone = tuple(h for h in step.hosts if not any(h in s.hosts for s in outer))
+            self._open.append(step)
+        begin, state = time.monotonic(), "done"
+        self._add_step(step.seq, id, host, what, "running", None, "")
+        reached = True
+        try:
+            yield step
+            state = "failed" if step.error else "done"
+        except BaseException as error:
+            state, step.error = _ended(error)
+            reached = not isinstance(error, UnreachableError)
+            raise
+        finally:
+            with self._lock:
+                self._open.remove(step)
+            took = time.monotonic() - begin
+            self._write(
+                "UPDATE steps SET state = ?, seconds = ?, detail = ? WHERE run = ? AND seq = ?",
+                (state, took, step.error, self.id, step.seq),
+            )
+            if changes and reached:
+                self._audit(alone, id, what, state, step.error)
+
     def step(self, id: str, host: str, what: str, state: str, seconds: float, detail: str = "") -> None:
-        """`state`: done or failed. `detail` holds no secrets."""
-        self._write(kind="step", id=id, host=host, what=what, state=state, seconds=seconds, detail=detail)
+        """A step that has ended: `state` is done, failed or interrupted. `detail` holds no secrets."""
+        seq = self._next()
+        self._add_step(seq, id, host, what, state, seconds, detail)
+        self._write(
+            "UPDATE commands SET step = ?"
+            " WHERE run = ? AND step IS NULL AND at >= ? AND ? IN (host, 'fleet')",
+            (seq, self.id, time.time() - seconds, host),
+        )
+        self._audit(tuple(host.split(",")), id, what, state, detail)
 
     def note(self, what: str, **more: Any) -> None:
         """A fact worth keeping, such as a measured time out of service."""
-        self._write(kind="note", what=what, **more)
+        data = json.dumps(more, default=str)
+        row = (self.id, self._next(), time.time(), what, data)
+        self._write("INSERT INTO notes VALUES (?, ?, ?, ?, ?)", row)
+
+    def command(self, done: Executed) -> None:
+        """One that a transport executed; it belongs to the step under way. Polling counts up."""
+        with self._lock:
+            step = self._step_of(done.host)
+            self._seqs += 1
+            seq, row = self._seqs, (step, done.command, done.rc)
+            last = self._last.get(done.host)
+            again = last is not None and last[1:] == row
+            if not again:
+                self._last[done.host] = (seq, *row)
+        if again and last is not None:
+            self._write(
+                "UPDATE commands SET times = times + 1, seconds = seconds + ?, bytes = bytes + ?"
+                " WHERE run = ? AND seq = ?",
+                (done.seconds, done.bytes, self.id, last[0]),
+            )
+            return
+        values = (done.host, done.command, done.rc, done.at, done.seconds, done.bytes)
+        self._write(
+            "INSERT INTO commands VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)", (self.id, seq, step, *values)
+        )
 
     def ends(self, state: str, error: str) -> None:
         """How the run ended although nothing is raised: `state` is failed or interrupted."""
@@ -72,51 +178,57 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        state, message = self._end
-        if error is not None:
-            state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            message = error.message if isinstance(error, PdctlError) else str(error)
-        self._write(kind="end", state=state, seconds=time.time() - self._started, error=message)
+        state, message = self._end if error is None else _ended(error)
+        self._write(
+            "UPDATE runs SET state = ?, seconds = ?, error = ? WHERE id = ?",
+            (state, time.monotonic() - self._begin, message, self.id),
+        )
+        self._store.close()
 
-    def _write(self, **row: Any) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"at": time.time(), **row}) + "\n")
+    def _step_of(self, host: str) -> int | None:
+        """The innermost step of this thread, else of that host, else of the whole fleet."""
+        mine = threading.get_ident()
+        for is_it in (
+            lambda s: s.thread == mine and (host in s.hosts or s.hosts == ("fleet",)),
+            lambda s: host in s.hosts,
+            lambda s: s.hosts == ("fleet",),
+        ):
+            found = [s.seq for s in self._open if is_it(s)]
+            if found:
+                return found[-1]
+        return None
 
+    def _next(self) -> int:
+        with self._lock:
+            self._seqs += 1
+            return self._seqs
 
-def list_runs(folder: Path) -> list[Run]:
-    """Newest first, without their steps."""
-    return [_read(path, steps=False) for path in sorted(folder.glob("*.jsonl"), reverse=True)]
+    def _add_step(
+        self, seq: int, id: str, host: str, what: str, state: str, seconds: float | None, detail: str
+    ) -> None:
+        at = time.time() - (seconds or 0.0)
+        self._write(
+            "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (self.id, seq, id, host, what, state, at, seconds, detail),
+        )
 
+    def _audit(self, hosts: tuple[str, ...], id: str, what: str, state: str, detail: str) -> None:
+        if self._links.audit is not None:
+            for host in hosts:
+                self._links.audit.write(host, id, what, f"{state}: {detail}" if detail else state)
 
-def read_run(folder: Path, id: str) -> Run:
-    path = folder / f"{id}.jsonl"
-    if not path.exists():
-        names = [p.stem for p in folder.glob("*.jsonl")]
-        raise ConfigError("no_run", f"There is no run {id}.", nearest(id, sorted(names)[-5:]))
-    return _read(path, steps=True)
-
-
-def _read(path: Path, steps: bool) -> Run:
-    rows: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    def _write(self, sql: str, values: tuple[Any, ...]) -> None:
         try:
-            row = json.loads(line)
-        except ValueError:
-            # The last line of a run that was killed while writing it.
-            continue
-        if isinstance(row, dict) and "kind" in row:
-            rows.append(row)
-    head: dict[str, Any] = next((r for r in rows if r["kind"] == "run"), {})
-    end = next((r for r in rows if r["kind"] == "end"), None)
-    here = str(head.get("by", "")).endswith(f"@{socket.gethostname()}")
-    state = "running" if not here or alive(head.get("pid"), head.get("start")) else "died"
-    return Run(
-        id=path.stem,
-        command=head.get("command", "?"),
-        by=head.get("by", "?"),
-        started=head.get("started", 0.0),
-        state=end["state"] if end else state,
-        seconds=end["seconds"] if end else None,
-        error=end["error"] if end else "",
-        steps=tuple(r for r in rows if r["kind"] in ("step", "note")) if steps else (),
-    )
+            self._store.write(sql, values)
+        except PdctlError as error:
+            if not self._silent:
+                self._silent = True
+                self._links.say(f"this run is not recorded any more: {error.message}")
+
+
+def _ended(error: BaseException) -> tuple[str, str]:
+    """State and sentence of a run or step that raised."""
+    stopped = isinstance(error, KeyboardInterrupt)
+    if isinstance(error, PdctlError):
+        return ("interrupted" if error.exit is Exit.INTERRUPTED else "failed"), error.message
+    return ("interrupted", "") if stopped else ("failed", f"{type(error).__name__}: {error}")

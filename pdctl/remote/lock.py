@@ -1,121 +1,174 @@
-"""One run changes a fleet at a time. The lock is a file that says who holds it, and since when.
+"""The fleet's lock, held on the fleet's control host: who holds it, take it, release it.
 
-A holder refreshes its heartbeat. On the same machine a holder whose process is gone is dead at once; on
-another machine it is dead when its heartbeat is older than STALE. A dead holder's lock is taken over.
+The host tool (lock_tool.py) makes every verb one act and counts time by that host's clock. What only this
+machine can know, whether a process here still lives, is judged here.
 """
 
 from __future__ import annotations
 
-import fcntl
-import getpass
-import json
-import os
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
-from pdctl.errors import LockedError
-from pdctl.procs import alive, start_time
+from pdctl.errors import ConfigError, DeadlineError, LockedError, PdctlError, UnreachableError
+from pdctl.fleet.model import Host
+from pdctl.remote import lock_tool
+from pdctl.remote.operator import Operator, gone
+from pdctl.remote.tool import call_tool
+from pdctl.transport.base import Transport
 
-BEAT = 5.0
+# A holder on another machine is dead when its heartbeat is older than this, seconds.
 STALE = 60.0
+# (verb, question) -> answer, as lock_tool.py describes them
+Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+_DOING = {
+    "look": "looking at the lock",
+    "take": "taking the lock",
+    "beat": "the lock's heartbeat",
+    "release": "releasing the lock",
+}
 
 
 @dataclass(frozen=True)
 class Holder:
-    """`start` is the process's start in ticks since boot, so that a reused pid is not taken for it."""
+    """`kind` is auto for a run of pdctl, manual for a person; `run` is the run's id in its journal.
 
+    `since` and `heartbeat` are times by the control host's clock; `age` of the heartbeat and `held` are
+    seconds, as it counted them when asked.
+    """
+
+    id: str
     owner: str
     host: str
+    machine: str
     pid: int
     start: int | None
-    since: float
     command: str
-    heartbeat: float
+    run: str
+    kind: str
+    reason: str
+    since: float = 0.0
+    heartbeat: float = 0.0
+    age: float = 0.0
+    held: float = 0.0
 
-    def dead(self, now: float) -> bool:
-        if self.host == socket.gethostname():
-            return not alive(self.pid, self.start)
-        return now - self.heartbeat > STALE
+    @property
+    def manual(self) -> bool:
+        return self.kind == "manual"
 
-    def words(self, now: float) -> str:
-        return f"{self.owner}@{self.host} (pid {self.pid}) for {now - self.since:.0f} s: {self.command}"
+    @property
+    def stale(self) -> bool:
+        """Whether the holder is known to be dead. A manual lock never is."""
+        if self.manual:
+            return False
+        seen = gone(self.machine, self.pid, self.start)
+        return seen if seen is not None else self.age > STALE
 
-
-def read_holder(path: Path) -> Holder | None:
-    """Who holds the lock; None when nobody does, or when the file is torn and so nobody's."""
-    try:
-        data = json.loads(path.read_text())
-        data.pop("schema", None)
-        return Holder(**data)
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-@contextmanager
-def fleet_lock(path: Path, command: str, say: Callable[[str], None]) -> Iterator[Holder]:
-    """Hold the fleet; LockedError names a living holder. The lock is released however the block ends."""
-    mine = _take(path, command, say)
-    stop = threading.Event()
-    beat = threading.Thread(target=_beat, args=(path, mine, stop), daemon=True, name="lock-heartbeat")
-    beat.start()
-    try:
-        yield mine
-    finally:
-        stop.set()
-        beat.join(BEAT)
-        with _guard(path):
-            if _is_mine(read_holder(path), mine):
-                path.unlink(missing_ok=True)
+    def words(self) -> str:
+        who = f"{self.owner}@{self.host}"
+        if self.manual:
+            return f"{who} by hand for {span(self.held)}: {self.reason}"
+        return f"{who} (pid {self.pid}) for {span(self.held)}: {self.command}"
 
 
-def _take(path: Path, command: str, say: Callable[[str], None]) -> Holder:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    now = time.time()
-    pid = os.getpid()
-    mine = Holder(getpass.getuser(), socket.gethostname(), pid, start_time(pid), now, command, now)
-    with _guard(path):
-        holder = read_holder(path)
-        if holder is not None:
-            if not holder.dead(now):
-                raise LockedError(
-                    "locked",
-                    f"The fleet is held by {holder.words(now)}.",
-                    "Wait until that run has ended; `pdctl history` shows it.",
-                )
-            say(f"taking over the lock of a run that is dead: {holder.words(now)}")
-        _write(path, mine)
-    return mine
+class HeldError(LockedError):
+    """Somebody else has the lock."""
+
+    def __init__(self, holder: Holder) -> None:
+        super().__init__("locked", f"The fleet is held by {holder.words()}.", _hint(holder))
+        self.holder = holder
 
 
-def _beat(path: Path, mine: Holder, stop: threading.Event) -> None:
-    while not stop.wait(BEAT):
-        with _guard(path):
-            if not _is_mine(read_holder(path), mine):
-                return
-            _write(path, Holder(**{**asdict(mine), "heartbeat": time.time()}))
+def span(seconds: float) -> str:
+    """Seconds as a person says them."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
-def _is_mine(holder: Holder | None, mine: Holder) -> bool:
-    return holder is not None and (holder.host, holder.pid, holder.since) == (mine.host, mine.pid, mine.since)
+def holder_for(operator: Operator, id: str, command: str, run: str = "", reason: str = "") -> Holder:
+    """A holder to be; with a reason, one by hand."""
+    kind = "manual" if reason else "auto"
+    return Holder(id=id, command=command, run=run, kind=kind, reason=reason, **asdict(operator))
 
 
-def _write(path: Path, holder: Holder) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"schema": 1, **asdict(holder)}, indent=1) + "\n")
-    os.replace(temporary, path)
+@dataclass(frozen=True)
+class FleetLock:
+    """The lock of one fleet. `host` is the control host's name; `ask` reaches its lock tool."""
+
+    host: str
+    ask: Ask
+
+    def look(self) -> Holder | None:
+        return _holder(self._safely("look", {}))
+
+    def take(self, wanted: Holder) -> Holder | None:
+        """Take it, or HeldError. Returns the dead holder it was taken from, if any."""
+        entry = {k: v for k, v in asdict(wanted).items() if k not in ("since", "heartbeat", "age", "held")}
+        answer = self._safely("take", {"holder": entry})
+        holder = _holder(answer)
+        if not answer["taken"] and holder is not None and holder.stale:
+            # Only from exactly what was judged: somebody may have been faster, or the holder came back.
+            judged = [holder.id, holder.heartbeat]
+            answer = self._safely("take", {"holder": entry, "dead": judged})
+            holder = _holder(answer)
+        if not answer["taken"] and holder is not None:
+            raise HeldError(holder)
+        return None if answer["over"] is None else _parse(answer["over"])
+
+    def beat(self, id: str) -> tuple[bool, Holder | None, str]:
+        """Whether the lock is still `id`'s, who else's it is, and why the heartbeat was not written."""
+        answer = self.ask("beat", {"id": id})
+        return bool(answer["mine"]), _holder(answer), str(answer.get("problem", ""))
+
+    def release(self, id: str) -> bool:
+        """Whether it was `id`'s until now."""
+        return bool(self.ask("release", {"id": id})["released"])
+
+    def _safely(self, verb: str, question: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self.ask(verb, question)
+        except (UnreachableError, DeadlineError) as error:
+            raise UnreachableError(
+                "lock_unreachable",
+                f"The fleet's lock is on {self.host}, which cannot be reached, so nothing was changed.",
+                "When that host is gone for good, name another one as `control` under [fleet].",
+                details=[error.message, *error.details],
+            ) from None
+        except PdctlError as error:
+            raise ConfigError(
+                "lock_unusable",
+                f"The fleet's lock on {self.host} cannot be used, so nothing was changed: {error.message}",
+                error.hint,
+                details=error.details,
+            ) from None
 
 
-@contextmanager
-def _guard(path: Path) -> Iterator[None]:
-    """Read-and-write of the lock file as one act; held for milliseconds."""
-    fd = os.open(path.with_suffix(".guard"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
+def _holder(answer: dict[str, Any]) -> Holder | None:
+    return None if answer["holder"] is None else _parse(answer["holder"])
+
+
+def _parse(found: dict[str, Any]) -> Holder:
+    """A holder that another version of pdctl wrote may have more keys, or fewer."""
+    given = {f.name: found[f.name] for f in fields(Holder) if f.name in found}
+    missing = {"machine": "", "pid": 0, "start": None, "command": "?", "run": "", "reason": ""}
+    return Holder(**{**missing, **given})
+
+
+def _hint(holder: Holder) -> str:
+    if holder.manual:
+        return "`pdctl lock release` ends it, for whoever took it; nobody else waits for it."
+    return "Wait until that run has ended, `--lock-wait SECONDS` does; `pdctl lock status` shows it."
+
+
+def lock_on(host: Host, way: Callable[[], Transport]) -> FleetLock:
+    """The lock below `host`'s root; `way` gives the transport there when it is first needed."""
+
+    def ask(verb: str, question: dict[str, Any]) -> dict[str, Any]:
+        full = {"root": host.root, **question}
+        return call_tool(way(), host.tool_python, lock_tool, verb, full, _DOING[verb])
+
+    return FleetLock(host.name, ask)

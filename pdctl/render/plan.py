@@ -1,31 +1,77 @@
-"""A plan as lines: what each step changes, then how many changes there are."""
+"""A plan as a diff a host, then how many changes there are; and what a deploy came to."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from pdctl.plan.step import Plan
+from pdctl.errors import PdctlError
+from pdctl.flows.deploy_result import Outcome, State
+from pdctl.plan.step import Pending, Plan
+from pdctl.render.table import show_table
 
 # How differences read where there was nothing before.
-_NEW = re.compile(r"\(unset\) ->|: none ->|: not there ->|^new unit$|is not (there yet|installed)$")
+_NEW = re.compile(
+    r"\(unset\) ->|: none ->|: not there($| ->)|^new unit$|^environment \w+: \(unset\) ->"
+    r"|is not (there yet|installed)$"
+)
 
 
-def show_plan(plan: Plan, applied: bool = False) -> None:
+def show_plan(plan: Plan, applied: bool = False, broken: Mapping[str, PdctlError] | None = None) -> None:
+    """`broken` says why a host takes no part."""
+    for host, error in (broken or {}).items():
+        print(f"{host}: takes no part: {error.message}")
     steps = [p for p in plan.pending if not p.step.gate]
-    # Once applied, what was not there before has been told step by step; what was changed is the news.
-    new = [p for p in steps if applied and all(_NEW.search(line) for line in p.differences)]
+    if applied:
+        _applied(steps)
+        return
+    for host in dict.fromkeys(p.step.host for p in steps):
+        print("restarts" if host == "fleet" else host)
+        for pending in (p for p in steps if p.step.host == host):
+            print(f"  {_sign(pending)} {pending.step.describe}")
+            for line in pending.differences:
+                print(f"      {line}")
+    if plan.changes and not steps:
+        print("what serves has not been proved since an earlier deploy ended early")
+    print(counted(plan))
+
+
+def _sign(pending: Pending) -> str:
+    """! restarts, - removes, + adds what was not there, ~ changes what was."""
+    if "restart" in pending.step.describe.split()[:1]:
+        return "!"
+    if "/remove/" in pending.step.id:
+        return "-"
+    return "+" if all(_NEW.search(line) for line in pending.differences) else "~"
+
+
+def _applied(steps: list[Pending]) -> None:
+    """What was not there before has been told step by step; what was changed is the news."""
+    new = [p for p in steps if all(_NEW.search(line) for line in p.differences)]
     if new:
         print(f"* set up what was not there: {counted(Plan(tuple(new)))}; `pdctl history` keeps the steps")
     for pending in steps:
         if pending in new:
             continue
         where = "" if pending.step.host == "fleet" else f"{pending.step.host}: "
-        print(f"{'*' if applied else '~'} {where}{pending.step.describe}")
+        print(f"* {where}{pending.step.describe}")
         for line in pending.differences:
             print(f"    {line}")
-    if not applied:
-        print(counted(plan))
 
 
 def counted(plan: Plan) -> str:
     return "1 change" if plan.changes == 1 else f"{plan.changes} changes"
+
+
+def show_outcome(outcome: Outcome) -> None:
+    """The tables of what is true now, where there is more to tell than that all went well."""
+    groups = [g for g in outcome.groups if g.hosts or g.state not in (State.SAME, State.DONE)]
+    if any(g.state not in (State.SAME, State.DONE) for g in groups):
+        cells = [(g.group, ", ".join(g.hosts), str(g.state), g.serves or None, g.why or None) for g in groups]
+        show_table(("what", "hosts", "state", "serves", "why"), cells)
+        print()
+    if any(h.state != "ok" for h in outcome.hosts) or len(outcome.hosts) > 1:
+        hosts = [(h.host, h.state, h.release or None, h.why or None) for h in outcome.hosts]
+        show_table(("host", "state", "current release", "why"), hosts)
+    for note in outcome.notes:
+        print(f"note: {note}")

@@ -1,4 +1,7 @@
-"""The transport for this machine: subprocesses in their own process group, files written atomically."""
+"""The transport for this machine: subprocesses in their own process group, files written atomically.
+
+What somebody who is not root wants done as root goes through the far program behind sudo.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,17 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pdctl.errors import ConfigError, PdctlError
+from pdctl.errors import ConfigError, PdctlError, UnreachableError
+from pdctl.transport import sudo
 from pdctl.transport.command import Command, Result
+from pdctl.transport.far import verbs
+from pdctl.transport.far.calls import Calls, Lost
 
 # After the group is killed its pipes close at once, unless a process left the group and kept them open.
 _REAP = 2.0
@@ -20,8 +29,13 @@ _REAP = 2.0
 class LocalTransport:
     def __init__(self, host: str) -> None:
         self.host = host
+        self._root: Calls | None = None
+        self._opening = threading.Lock()
 
     def run(self, command: Command, deadline: float) -> Result:
+        if command.root and os.geteuid():
+            with self._as_root(f"running {command.masked()}") as calls:
+                return verbs.run(calls, command, deadline)
         started = time.monotonic()
         try:
             child = subprocess.Popen(
@@ -50,6 +64,9 @@ class LocalTransport:
     def put(
         self, data: bytes, path: str, mode: int = 0o644, deadline: float = 30.0, root: bool = False
     ) -> None:
+        if root and os.geteuid():
+            with self._as_root(f"writing {path}") as calls:
+                return verbs.put(calls, self.host, data, path, mode, deadline)
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -69,6 +86,9 @@ class LocalTransport:
             raise ConfigError("cannot_write", message) from None
 
     def get(self, path: str, limit: int = 16 << 20, deadline: float = 30.0, root: bool = False) -> bytes:
+        if root and os.geteuid():
+            with self._as_root(f"reading {path}") as calls:
+                return verbs.get(calls, self.host, path, limit, deadline)
         try:
             with open(path, "rb") as file:
                 return file.read(limit)
@@ -82,7 +102,22 @@ class LocalTransport:
         return socket.create_connection((address, port), deadline)
 
     def close(self) -> None:
-        pass
+        with self._opening:
+            if self._root:
+                self._root.close()
+                self._root = None
+
+    @contextmanager
+    def _as_root(self, doing: str) -> Iterator[Calls]:
+        with self._opening:
+            if self._root is None or not self._root.alive:
+                self._root = sudo.begin(self.host)
+            calls = self._root
+        try:
+            yield calls
+        except Lost as lost:
+            message = f"What ran as root on {self.host} ended while {doing}: {lost}."
+            raise UnreachableError("connection_lost", message) from None
 
 
 def _kill(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

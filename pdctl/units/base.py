@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pdctl.units.spec import UnitSpec, UnitStatus
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """Text of a log, whole lines, and where the next part begins."""
+
+    text: str
+    cursor: str
 
 
 class Units(Protocol):
@@ -14,13 +23,22 @@ class Units(Protocol):
     `install` writes the unit's file and starts nothing; `start` returns once the process exists (ready or
     not) and does nothing when it runs already; `stop` returns once nothing of it runs; `remove` stops and
     forgets it. `status()` without names tells of every unit installed on the host.
+
+    `specs` has every unit that lies on the host just as `install` would write it, `installed` one of them:
+    a unit whose files were changed or lost is absent, and `drift` says what is wrong with them, a line each.
+
+    `log_since` without a cursor is the last `lines` of the log, with one what was added behind it.
     """
 
     kind: str
 
     def install(self, spec: UnitSpec) -> None: ...
 
+    def specs(self, names: Sequence[str] = ()) -> dict[str, UnitSpec]: ...
+
     def installed(self, name: str) -> UnitSpec | None: ...
+
+    def drift(self, name: str) -> list[str]: ...
 
     def start(self, name: str) -> UnitStatus: ...
 
@@ -35,3 +53,5 @@ class Units(Protocol):
     def is_active(self, name: str) -> bool: ...
 
     def logs(self, name: str, lines: int = 100) -> list[str]: ...
+
+    def log_since(self, name: str, cursor: str = "", lines: int = 0) -> LogPart: ...

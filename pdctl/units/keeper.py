@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from pdctl import procs
+from pdctl.units import numa
 from pdctl.units.envfile import parse_env
 from pdctl.units.logfile import STARTED, LogFile
 from pdctl.units.notify import NotifySocket, remove_socket
@@ -139,8 +140,12 @@ class Keeper:
                 env["NOTIFY_SOCKET"] = self.notify.path
             if spec.watchdog:
                 env["WATCHDOG_USEC"] = str(int(spec.watchdog * 1e6))
+            bound = numa.bind(spec.argv, spec.numa)
+            if bound.note:
+                self.log.note(f"{spec.name}: {bound.note}")
             self.child = subprocess.Popen(
-                spec.argv,
+                bound.argv,
+                preexec_fn=bound.before,
                 env=env,
                 cwd=spec.cwd,
                 stdin=subprocess.DEVNULL,
@@ -148,12 +153,15 @@ class Keeper:
                 stderr=out,
                 start_new_session=True,
             )
+        except numa.NoNode as error:
+            return f"cannot be started: {error}"
         except OSError as error:
             return f"cannot be started: {error.filename or spec.argv[0]}: {error.strerror}"
         finally:
             os.close(out)
         self.record.child_pid = self.child.pid
         self.record.child_start = procs.start_time(self.child.pid)
+        self.record.started_at = time.time()
         self.log.note(f"{spec.name} {STARTED} {self.child.pid}")
         self.set("activating" if spec.notify else "active")
         return ""

@@ -10,9 +10,19 @@ from pdctl.errors import PdctlError
 from pdctl.fleet.model import HostPaths
 from pdctl.transport.base import Transport, checked
 from pdctl.transport.command import Command
+from pdctl.units.base import LogPart
 from pdctl.units.spec import UnitSpec, UnitStatus
 
 QUICK = 30.0
+# Prints where in the log it begins, and from there on; a log that is shorter by now was rotated.
+_SINCE = """size=$(stat -c %s "$1") || exit
+[ "$size" -ge "$2" ] || set -- "$1" 0
+echo "$2"; exec tail -c +$(($2 + 1)) "$1"
+"""
+# Prints how long the log is, and the last lines of that.
+_LAST = """size=$(stat -c %s "$1") || exit
+echo "$size"; head -c "$size" "$1" | tail -n "$2"
+"""
 
 
 class ProcessUnits:
@@ -36,6 +46,14 @@ class ProcessUnits:
         except ValueError:
             # Damaged or of another version: as good as absent, the next deploy writes it anew.
             return None
+
+    def specs(self, names: Sequence[str] = ()) -> dict[str, UnitSpec]:
+        found = {name: self.installed(name) for name in names or self.status()}
+        return {name: spec for name, spec in found.items() if spec is not None}
+
+    def drift(self, name: str) -> list[str]:
+        """Nothing: the spec is the unit's only file, and the keeper reads it at every start."""
+        return []
 
     def start(self, name: str) -> UnitStatus:
         return self._ctl("start", [name], QUICK)[name]
@@ -65,6 +83,21 @@ class ProcessUnits:
         command = Command(("tail", "-n", str(lines), self._paths.log(name)))
         result = self._transport.run(command, QUICK)
         return result.text.splitlines() if result.rc == 0 else []
+
+    def log_since(self, name: str, cursor: str = "", lines: int = 0) -> LogPart:
+        path = self._paths.log(name)
+        script = (
+            ("sh", "-c", _SINCE, "sh", path, cursor)
+            if cursor
+            else ("sh", "-c", _LAST, "sh", path, str(lines))
+        )
+        result = self._transport.run(Command(script), QUICK)
+        if result.rc != 0:
+            return LogPart("", cursor or "0")
+        place, _, said = result.stdout.partition(b"\n")
+        whole, newline, torn = said.rpartition(b"\n")
+        end = int(place) + len(whole + newline) if cursor else int(place) - len(torn)
+        return LogPart((whole + newline).decode("utf-8", "replace"), str(end))
 
     def _ctl(self, verb: str, names: Sequence[str], deadline: float) -> dict[str, UnitStatus]:
         folder = f"{self._paths.root}/units"

@@ -29,6 +29,7 @@ class Record:
     exit_code: int | None = None
     exit_signal: int | None = None
     since: float = 0.0
+    started_at: float | None = None
     inputs: str = ""
     notify_dir: str = ""
     failures: list[float] = field(default_factory=list)
@@ -89,5 +90,8 @@ def judge(name: str, record: Record | None) -> UnitStatus:
         exit_code=record.exit_code,
         exit_signal=record.exit_signal,
         since=record.since,
+        started_at=record.started_at if pid else None,
+        started_by="" if pid is None else "supervisor" if record.restarts else "pdctl",
+        wanted=state not in ("inactive", "deactivating"),
         inputs=record.inputs,
     )

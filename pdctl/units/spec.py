@@ -69,7 +69,10 @@ class UnitStatus:
 
     `state`: missing (no unit file), inactive, activating, active, deactivating, restarting, failed, orphaned
     (its process runs and nobody supervises it). `reason` says why, `status` is the process's own words.
-    `exit_code` and `exit_signal` are of the last process that ended. Times are Unix seconds.
+    `exit_code` and `exit_signal` are of the last process that ended. Times are Unix seconds; `since` is
+    when the state began, `started_at` when the process did. `started_by` says who started that process:
+    pdctl, supervisor (unasked, after a failure), boot, or hand (somebody else's systemctl); empty when
+    none runs or it is not known. `wanted`: pdctl has started it and not stopped it since.
     """
 
     name: str
@@ -82,6 +85,9 @@ class UnitStatus:
     exit_code: int | None = None
     exit_signal: int | None = None
     since: float | None = None
+    started_at: float | None = None
+    started_by: str = ""
+    wanted: bool = False
     inputs: str = ""
 
     @property

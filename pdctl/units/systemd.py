@@ -1,56 +1,165 @@
-"""systemd units as text: the templates in systemd/ as they are, and a drop-in for what differs per unit."""
+"""The `systemd` backend: units of the host's systemd, or of the login user's own."""
 
 from __future__ import annotations
 
-from pdctl.fleet.shipped import shipped_text
-from pdctl.units.spec import UnitSpec
+import ast
+import json
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-# Role -> template. A whole engine (both) has the needs of a decode.
-TEMPLATES = {"prefill": "prefill@", "decode": "decode@", "both": "decode@", "router": "router@"}
+from pdctl.errors import DeadlineError, PdctlError
+from pdctl.exits import Exit
+from pdctl.fleet.model import HostPaths
+from pdctl.transport.base import Transport
+from pdctl.transport.command import Command
+from pdctl.units import systemfiles, systemhost, systemtool
+from pdctl.units.base import LogPart
+from pdctl.units.spec import UnitSpec, UnitStatus
+from pdctl.units.systemd_render import render
+from pdctl.units.systemd_status import parse
 
-
-def unit_name(role: str, instance: str) -> str:
-    """`prefill@demo-prefill-0.service`: the instance carries the fleet, so fleets may share a host."""
-    return f"{TEMPLATES[role]}{instance}.service"
-
-
-def render(role: str, instance: str, spec: UnitSpec) -> dict[str, str]:
-    """File name below /etc/systemd/system -> text: the template and this instance's drop-in."""
-    template = f"{TEMPLATES[role]}.service"
-    text = shipped_text("systemd", template)
-    return {template: text, f"{unit_name(role, instance)}.d/pdctl.conf": drop_in(spec)}
-
-
-def drop_in(spec: UnitSpec) -> str:
-    """`Environment=PDCTL_INPUTS` lets a deploy read back what the running process was started with."""
-    env = {**spec.env, "PDCTL_INPUTS": spec.inputs}
-    lines = [
-        "[Service]",
-        f"Type={'notify' if spec.notify else 'exec'}",
-        f"ExecStart={' '.join(quote(word) for word in spec.argv)}",
-        f"WorkingDirectory={spec.cwd.replace('%', '%%')}",
-        f"EnvironmentFile={spec.env_file.replace('%', '%%')}",
-        *(f"Environment={quote(f'{k}={v}', variables=False)}" for k, v in sorted(env.items())),
-        f"TimeoutStartSec={spec.start_timeout:g}",
-        f"TimeoutStopSec={spec.stop_timeout:g}",
-        f"RestartSec={spec.restart_delay:g}",
-    ]
-    if not spec.restart:
-        lines.append("Restart=no")
-    if spec.watchdog:
-        lines.append(f"WatchdogSec={spec.watchdog:g}")
-    return "\n".join(lines) + "\n"
+# One call of the tool, which gives itself WAIT.
+CALL = systemtool.WAIT + 40.0
+# What systemd itself needs on top of a unit's stop timeout: SIGKILL and the end of everything.
+MARGIN = 30.0
 
 
-def quote(word: str, variables: bool = True) -> str:
-    """One word of a unit file: specifiers and, in ExecStart, variables lose their meaning.
+class SystemdUnits:
+    """`scope` system needs root on the host, user only a login that may linger.
 
-    ValueError for a line break, which a unit file cannot hold in a word.
+    A start enables the unit, a stop disables it: what comes back with the host is what pdctl started last.
+    `systemctl stop` by hand leaves it enabled.
     """
-    if any(c in word for c in "\n\r\0"):
-        raise ValueError("a word of a unit file holds a line break.")
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-    if variables:
-        escaped = escaped.replace("$", "$$")
-    plain = escaped and all(c.isalnum() or c in "-_./:=,@+%$" for c in escaped)
-    return escaped if plain else f'"{escaped}"'
+
+    kind = "systemd"
+
+    def __init__(self, transport: Transport, paths: HostPaths, python: str, fleet: str, scope: str) -> None:
+        self._transport = transport
+        self._paths = paths
+        self._python = python
+        self._fleet = fleet
+        self._scope = scope
+
+    def install(self, spec: UnitSpec) -> None:
+        files = render(spec, self._scope, self._paths.root)
+        self._tool("install", f"installing {spec.name}", name=spec.name, spec=spec.to_json(), files=files)
+
+    def specs(self, names: Sequence[str] = ()) -> dict[str, UnitSpec]:
+        answer = self._tool("files", "reading units", names=list(names))
+        found = {}
+        for name, there in answer["units"].items():
+            spec = _spec(there["spec"])
+            if spec is not None and not self._drift(spec, there, answer["login"]):
+                found[name] = spec
+        return found
+
+    def installed(self, name: str) -> UnitSpec | None:
+        return self.specs([name]).get(name)
+
+    def drift(self, name: str) -> list[str]:
+        answer = self._tool("files", f"reading {name}", names=[name])
+        there = answer["units"][name]
+        spec = _spec(there["spec"])
+        return self._drift(spec, there, answer["login"]) if spec is not None else []
+
+    def _drift(self, spec: UnitSpec, there: dict[str, Any], login: str) -> list[str]:
+        wanted = render(spec, self._scope, self._paths.root)
+        lines = []
+        for name, text in wanted.items():
+            found = there["files"].get(name)
+            if found is None:
+                lines.append(f"{name} is not there")
+            elif found != text.replace(systemhost.LOGIN, login):
+                lines.append(f"{name} is not as pdctl writes it")
+        return lines + [f"{name} is not pdctl's; it will be set aside" for name in there["foreign"]]
+
+    def start(self, name: str) -> UnitStatus:
+        return self._move("start", name)
+
+    def stop(self, name: str) -> UnitStatus:
+        return self._move("stop", name)
+
+    def restart(self, name: str) -> UnitStatus:
+        return self._move("restart", name)
+
+    def _move(self, verb: str, name: str) -> UnitStatus:
+        """Ask until the unit is no longer on its way down, which takes a drain."""
+        began, again = time.monotonic(), False
+        while True:
+            answer = self._tool(verb, f"{verb} of {name}", name=name, again=again)
+            raw = answer["units"][name]
+            status = parse(name, raw, answer)
+            if status.state != "deactivating":
+                return status
+            if time.monotonic() - began > raw["stop_timeout"] + MARGIN:
+                message = f"{name} on {self._transport.host} does not end (pid {status.pid})."
+                raise DeadlineError("not_stopped", message)
+            verb, again = ("stop" if verb == "stop" else "start"), True
+
+    def remove(self, name: str) -> None:
+        self.stop(name)
+        self._tool("remove", f"removing {name}", name=name)
+
+    def status(self, names: Sequence[str] = ()) -> dict[str, UnitStatus]:
+        answer = self._tool("status", f"asking for {', '.join(names) or 'all units'}", names=list(names))
+        return {name: parse(name, raw, answer) for name, raw in answer["units"].items()}
+
+    def is_active(self, name: str) -> bool:
+        return self.status([name])[name].state == "active"
+
+    def logs(self, name: str, lines: int = 100) -> list[str]:
+        """A journal that cannot be read says so as its only line: failures are explained with these."""
+        try:
+            return self.log_since(name, lines=lines).text.splitlines()
+        except PdctlError as error:
+            if error.code != "systemd_failed":
+                raise
+            return [error.message]
+
+    def log_since(self, name: str, cursor: str = "", lines: int = 0) -> LogPart:
+        answer = self._tool("logs", f"reading the log of {name}", name=name, cursor=cursor, lines=lines)
+        return LogPart(answer["text"], answer["cursor"])
+
+    def _tool(self, verb: str, what: str, **ask: Any) -> dict[str, Any]:
+        """One round trip; PdctlError with the tool's own sentence."""
+        about = {"root": self._paths.root, "fleet": self._fleet, "scope": self._scope}
+        argv = (self._python, "-", verb, json.dumps({**about, **ask}))
+        command = Command(argv, stdin=program(), root=self._scope == "system")
+        result = self._transport.run(command, CALL)
+        where = f"{what} on {self._transport.host}"
+        if result.timed_out:
+            raise DeadlineError("systemd_silent", f"{where} did not end in {CALL:g} s.")
+        if result.rc != 0:
+            said = result.tail(1)
+            message = f"{where} failed: {said[0].rstrip('.') if said else f'exit code {result.rc}'}."
+            raise PdctlError("systemd_failed", message, exit=Exit.PARTIAL, details=result.tail()[:-1])
+        found: dict[str, Any] = json.loads(result.text)
+        return found
+
+
+def _spec(text: str | None) -> UnitSpec | None:
+    """None for what is damaged or of another version: as good as absent, the next deploy writes it anew."""
+    try:
+        return UnitSpec.from_json(text) if text else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+@cache
+def program() -> bytes:
+    """The host tool's modules as one program; what they import of one another is simply there in it."""
+    parts = ["from __future__ import annotations"]
+    for module in (systemhost, systemfiles, systemtool):
+        source = Path(str(module.__file__)).read_text(encoding="utf-8")
+        lines = source.splitlines()
+        for node in ast.parse(source).body:
+            top = (node.module or "").partition(".")[0] if isinstance(node, ast.ImportFrom) else ""
+            if top in ("pdctl", "__future__"):
+                lines[node.lineno - 1 : node.end_lineno] = [""] * len(
+                    lines[node.lineno - 1 : node.end_lineno]
+                )
+        parts += lines
+    return "\n".join(parts).encode() + b"\n"

@@ -22,6 +22,7 @@ PDCTL_ROWS: tuple[tuple[str, ...], ...] = (
     ("units", "release"),
     ("facts",),
     ("adapters",),
+    ("adopt",),
     ("plan",),
     ("diagnose",),
     ("supervisor",),
@@ -53,8 +54,10 @@ ENGINE: dict[str, tuple[str, ...]] = {
     "api": (*_PURE, "http", "group"),
     "router": ("core", "http"),
     "args": ("core", "group"),
+    "version": ("core",),
+    "probe": ("core", "transfer"),
     "serve": (*_ALL, "args"),
-    "__main__": (*_ALL, "args", "serve"),
+    "__main__": (*_ALL, "args", "version", "probe", "serve"),
 }
 
 # Rooms that decide. Their tests need no tensor and they start in milliseconds.

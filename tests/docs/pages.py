@@ -14,6 +14,7 @@ from engine.core.settings import OTHER_ENV, SETTINGS
 from pdctl import contracts
 from pdctl.cli.app import root
 from pdctl.exits import MEANING
+from tests.docs.lock import engine_lock
 
 NOTE = "<!-- Written by `python -m tests.docs --write`. Change the code, not this page. -->\n"
 WHERE_OTHER = {
@@ -149,6 +150,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings,
     "cli.md": cli,
     "contracts.md": contract_page,
+    "../pdctl/release/engine.lock": engine_lock,
 }
 
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdctl.adapters.picture import Engine
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.facts.missing import known
 
 _FIELDS = ("model", "dtype", "page_size", "layout", "layers", "kv_heads", "head_dim")
+
+
+def differences(one: str, left: Engine, other: str, right: Engine) -> list[str]:
+    """A line for each thing in which two engines' KV differs; `one` and `other` are their names."""
+    return [
+        f"{name}: {one} {left.fingerprint[name]}, {other} {right.fingerprint[name]}"
+        for name in _FIELDS
+        if name in left.fingerprint
+        and name in right.fingerprint
+        and left.fingerprint[name] != right.fingerprint[name]
+    ]
 
 
 @rule("PD106", "prefill and decode disagree", Severity.ERROR, ["engine.state"])
@@ -27,11 +39,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         p, d = prefill.state, decode.state
         if not known(p) or not known(d):
             continue
-        lines = [
-            f"{name}: {prefill.name} {p.fingerprint[name]}, {decode.name} {d.fingerprint[name]}"
-            for name in _FIELDS
-            if name in p.fingerprint and name in d.fingerprint and p.fingerprint[name] != d.fingerprint[name]
-        ]
+        lines = differences(prefill.name, p, decode.name, d)
         if lines:
             names = [line.partition(":")[0] for line in lines]
             yield rule.finding(

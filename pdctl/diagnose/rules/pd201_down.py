@@ -67,7 +67,7 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
     return None
 
 
-@rule("PD201", "engine down", Severity.ERROR, ["units"])
+@rule("PD201", "engine down", Severity.ERROR, ["units"], echo_of=["PD206"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A unit that is meant to run has failed or stopped, or runs without opening its port.
 

@@ -14,7 +14,7 @@ _MANY = 3
 _RECENT = 600.0
 
 
-@rule("PD203", "crash loop", Severity.ERROR, ["units"])
+@rule("PD203", "crash loop", Severity.ERROR, ["units"], echo_of=["PD206"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The unit was restarted again and again by its supervisor, or waits for its next try.
 

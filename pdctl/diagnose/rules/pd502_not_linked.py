@@ -31,7 +31,7 @@ def _gone(view: EngineView, other: EngineView) -> str | None:
     "edge not linked",
     Severity.ERROR,
     ["engine.state"],
-    echo_of=["PD201", "PD202", "PD203", "PD301", "PD106", "PD501", "PD204"],
+    echo_of=["PD201", "PD202", "PD203", "PD301", "PD302", "PD206", "PD106", "PD501", "PD204"],
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A prefill and a decode of one cell have no control link.

@@ -51,7 +51,7 @@ def _line(facts: Facts, e: Entry) -> str:
     "pinned inflight transfers",
     Severity.ERROR,
     ["engine.state"],
-    echo_of=["PD606", "PD202", "PD201", "PD203", "PD301", "PD501", "PD106", "PD204", "PD502"],
+    echo_of=["PD606", "PD202", "PD201", "PD203", "PD301", "PD302", "PD501", "PD106", "PD204", "PD502"],
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """Requests sit in the prefill's inflight queue, or wait for KV on decode, and no byte moves.

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from pdctl.__main__ import main
 from pdctl.cli.app import BY_NAME, VERBS, hoist
 from pdctl.errors import ConfigError
 from pdctl.exits import MEANING, Exit
-from pdctl.remote.lock import read_holder
+from pdctl.fleet.load import load_fleet
 
 
 def pdctl(*argv: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -135,7 +134,9 @@ def test_a_file_in_the_way_is_the_operators_to_move(fleet: Path, capsys: pytest.
     (fleet / ".pdctl").rename(fleet / "aside")
     (fleet / ".pdctl").write_text("")
     assert main(["down"]) == Exit.USAGE
-    assert capsys.readouterr().err == f"pdctl: {fleet / '.pdctl'}: File exists.\n"
+    said = capsys.readouterr().err
+    assert said.startswith("pdctl: The fleet's lock on local cannot be used, so nothing was changed: ")
+    assert f"{fleet / '.pdctl'}" in said and "Not a directory" in said
 
 
 def test_a_value_read_at_start_is_not_written_for_live(fleet: Path) -> None:
@@ -159,6 +160,49 @@ def test_a_folder_that_was_deleted_is_named(
 def test_a_cell_named_without_co_is_told_how(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["restart", "a"]) == Exit.USAGE
     assert "pdctl restart --co a" in capsys.readouterr().err
+
+
+def test_init_for_hosts_places_prefills_first_and_routes_on_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hosts = ["--host", "GPU_1=10.0.0.11", "--host", "10.0.0.12"]
+    assert main(["init", *hosts, "--model", "/data/m", "--decodes", "2", "--prefills", "1"]) == Exit.OK
+    fleet = load_fleet(tmp_path / "fleet.toml")
+    assert {n: (h.spec.ssh, h.address) for n, h in fleet.hosts.items()} == {
+        "gpu-1": ("GPU_1", "10.0.0.11"),
+        "10-0-0-12": (None, "10.0.0.12"),
+    }
+    places = {u.name: u.host for u in fleet.units()}
+    assert places == {
+        "prefill-0": "gpu-1",
+        "decode-0": "10-0-0-12",
+        "decode-1": "gpu-1",
+        "router": "gpu-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--host", "root@gpu1", "--model", "/m"], "--host 'root@gpu1' is no host."),
+        (["--host", "gpu1", "--model", "m"], "on hosts a model is named by its path there."),
+        (["--host", "gpu1", "--host", "GPU1", "--model", "/m"], "names one host twice"),
+        (["--host", "gpu1", "--local", "--model", "/m"], "Where shall the engines run?"),
+        ([], "Where shall the engines run?"),
+    ],
+)
+def test_an_init_that_names_no_clear_hosts_writes_nothing(
+    flags: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", *flags]) == Exit.USAGE
+    assert words in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_init_never_overwrites(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,14 +259,15 @@ def test_an_interrupt_releases_the_lock_and_is_in_the_history(fleet: Path, numbe
     assert child.stderr is not None
     while "install release" not in child.stderr.readline():
         assert child.poll() is None
-    holder = read_holder(fleet / ".pdctl" / "lock")
-    assert holder is not None and (holder.pid, holder.command) == (child.pid, "pdctl deploy")
-    time.sleep(0.3)
+    found = pdctl("lock", "status", "--json")
+    holder = json.loads(found.stdout)["holder"]
+    assert found.returncode == Exit.LOCKED
+    assert (holder["pid"], holder["command"], holder["state"]) == (child.pid, "pdctl deploy", "live")
     child.send_signal(number)
     _, said = child.communicate(timeout=30)
     assert child.returncode == Exit.INTERRUPTED
     assert "Interrupted." in said and "Traceback" not in said
-    assert read_holder(fleet / ".pdctl" / "lock") is None
+    assert pdctl("lock", "status").returncode == Exit.OK
     (run,) = json.loads(pdctl("history", "--json").stdout)["runs"]
     assert (run["command"], run["state"]) == ("deploy", "interrupted")
 

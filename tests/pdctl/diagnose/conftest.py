@@ -12,7 +12,9 @@ from pdctl import contracts
 from pdctl.adapters.bundled import engine_sample, router_sample
 from pdctl.adapters.picture import Pair, Reach
 from pdctl.adapters.probe import Answer
-from pdctl.diagnose.facts import EngineView, Facts, Member, RouterView
+from pdctl.diagnose.facts import EngineView, Facts, HostView, Member, RouterView
+from pdctl.facts.clock import Clock
+from pdctl.facts.machine import Room
 from pdctl.facts.missing import Missing
 from pdctl.facts.process import Process
 from pdctl.facts.unit import Unit
@@ -62,6 +64,12 @@ def peer(name: str, **over: Any) -> dict[str, Any]:
     return base | over
 
 
+def host(name: str = "local", **over: Any) -> HostView:
+    disk = Room("/opt", 1 << 40, 1 << 39, 1 << 20)
+    healthy = {"clock": Clock(0.001, 0.004), "disk": disk, "ports": (), "reach": {}}
+    return HostView(name=name, address="127.0.0.1", **(healthy | over))
+
+
 class Scene:
     """Two healthy, idle engines and a router; tests change the documents and ask for facts.
 
@@ -83,6 +91,7 @@ class Scene:
         self.processes: dict[str, Process | Missing] = {}
         self.expected: dict[str, dict[str, str]] = {}
         self.new_to_router: set[str] = set()
+        self.hosts = [host()]
 
     def _engine(self, name: str, role: str, other: str) -> dict[str, Any]:
         return {
@@ -184,12 +193,24 @@ class Scene:
             router_sample(self._answer("router", self.router), self._answer("router", ledger)),
             1.0,
         )
-        return Facts("demo", AT, False, tuple(views), RouterView(self._member("router", "router"), pair))
+        return Facts(
+            "demo",
+            AT,
+            False,
+            tuple(views),
+            RouterView(self._member("router", "router"), pair),
+            tuple(self.hosts),
+        )
 
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
+
+
+@pytest.fixture
+def hosts() -> Callable[..., HostView]:
+    return host
 
 
 @pytest.fixture

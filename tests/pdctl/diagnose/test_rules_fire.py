@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pdctl.adapters.picture import Reach
 from pdctl.diagnose.report import document, make
+from pdctl.facts.clock import Clock
+from pdctl.facts.machine import Room
 from pdctl.facts.missing import Missing
+from pdctl.facts.ports import TAKEN, Holder, PortState
 from pdctl.facts.process import Child, Process
+from pdctl.facts.reach import Reached
 from pdctl.facts.unit import Unit
 
 AT = 1_700_000_000.0
@@ -163,6 +168,37 @@ def ends_now(scene: Scene, leg: Any, peer: Any) -> None:
     scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False, error="closed")]
 
 
+def port_taken(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.reach["decode-0"] = Reach.BAD_ANSWER
+    scene.units["decode-0"] = Unit("decode-0", "backoff", True, None, 73, 4, AT - 2)
+    scene.processes["decode-0"] = Missing("no process runs")
+    port = int(scene.docs["decode-0"]["address"].rpartition(":")[2])
+    nginx = Holder("0.0.0.0", "www-data", 4711, (1,), "nginx: master", "nginx.service")
+    scene.hosts = [replace(scene.hosts[0], ports=(PortState("127.0.0.1", port, TAKEN, (nginx,)),))]
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False, error="closed")]
+
+
+def peers_apart(scene: Scene, leg: Any, peer: Any) -> None:
+    way = scene.docs["prefill-0"]["bootstrap"]
+    scene.hosts = [replace(scene.hosts[0], reach={way: Reached("no answer", 1.5)})]
+    unlinked(scene, leg, peer)
+
+
+def clock(scene: Scene, leg: Any, peer: Any) -> None:
+    good = [replace(scene.hosts[0], name=name) for name in ("h1", "h2")]
+    scene.hosts = [*good, replace(scene.hosts[0], name="h3", clock=Clock(-70.0, 0.2))]
+
+
+def disk(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.hosts = [replace(scene.hosts[0], disk=Room("/srv", 1 << 40, 0, 12345))]
+
+
+def by_hand(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.units["decode-0"] = Unit("decode-0", "running", True, 200, 0, 0, AT - 8, AT - 8, "", "hand")
+    scene.docs["decode-0"] |= {"started_at": AT - 8}
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", since_age_s=5.0)]
+
+
 CASES: dict[Make, tuple[str, str, set[str]]] = {
     lose_want: ("PD602", "Want was lost", set()),
     stall: ("PD602", "stalled", set()),
@@ -189,6 +225,11 @@ CASES: dict[Make, tuple[str, str, set[str]]] = {
     unsupervised: ("PD205", "without a supervisor", set()),
     ends_now: ("PD204", "started again in a moment", {"PD502"}),
     came_back: ("PD204", "SIGKILL", set()),
+    by_hand: ("PD204", "decode-0 was started by hand 8.0 s ago, without prefill-0", set()),
+    port_taken: ("PD206", "held by pid 4711 of www-data (nginx: master, nginx.service)", {"PD203", "PD502"}),
+    peers_apart: ("PD302", "does not reach prefill-0", {"PD502"}),
+    clock: ("PD401", "The clock of h3 is -70.0 s from this machine", set()),
+    disk: ("PD402", "/srv on local is full", set()),
 }
 
 
@@ -281,3 +322,49 @@ def test_a_request_an_unreachable_engine_may_hold_is_not_forgotten(scene: Scene,
     scene.route("r7", 40.0)
     entry = make(scene.facts(), 1.0).ledger[0]
     assert entry.verdict == "unknown" and entry.holder == "decode-0"
+
+
+def test_a_hand_restart_says_what_the_survivor_sees(scene: Scene, legs: Any, peers: Any) -> None:
+    by_hand(scene, legs, peers)
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert "prefill-0 linked to its new life 5.0 s ago" in first.evidence
+    assert "pdctl did not start it" in first.evidence[0] and first.remedy == "pdctl logs decode-0"
+
+
+def test_a_hand_restart_that_the_survivor_did_not_see_asks_for_a_co_restart(
+    scene: Scene, legs: Any, peers: Any
+) -> None:
+    by_hand(scene, legs, peers)
+    scene.docs["decode-0"]["incarnation"] = "00000000000000ff"
+    placed = make(scene.facts(), 1.0).verdict.findings
+    hand = next(p.finding for p in placed if p.finding.code == "PD204")
+    assert hand.remedy == "pdctl restart --co a"
+    assert "prefill-0 is not linked to its new life" in hand.evidence
+
+
+@pytest.mark.parametrize("started_by", ["pdctl", "supervisor", ""])
+def test_what_pdctl_started_is_no_finding(scene: Scene, legs: Any, peers: Any, started_by: str) -> None:
+    by_hand(scene, legs, peers)
+    scene.units["decode-0"] = replace(scene.units["decode-0"], started_by=started_by)
+    assert make(scene.facts(), 1.0).verdict.status == "healthy"
+
+
+def test_both_sides_by_hand_are_told_and_neither_is_called_alone(scene: Scene, legs: Any, peers: Any) -> None:
+    by_hand(scene, legs, peers)
+    scene.units["prefill-0"] = Unit("prefill-0", "running", True, 100, 0, 0, AT - 8.5, AT - 8.5, "", "hand")
+    placed = make(scene.facts(), 1.0).verdict.findings
+    assert [p.finding.subject for p in placed] == ["prefill-0", "decode-0"]
+    assert all("without" not in p.finding.summary for p in placed)
+
+
+def test_a_refused_peer_that_answers_is_a_wrong_address_and_certain(
+    scene: Scene, legs: Any, peers: Any
+) -> None:
+    peers_apart(scene, legs, peers)
+    way = scene.docs["prefill-0"]["bootstrap"]
+    scene.hosts = [replace(scene.hosts[0], reach={way: Reached("refused", 0.0)})]
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert (first.code, first.certain, first.remedy) == ("PD302", True, "pdctl check")
+    scene.reach["prefill-0"] = Reach.REFUSED
+    codes = {p.finding.code for p in make(scene.facts(), 1.0).verdict.findings}
+    assert "PD302" not in codes, "an engine that is down refuses everybody"

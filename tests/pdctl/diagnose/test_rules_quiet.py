@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from pdctl.adapters.picture import Reach
 from pdctl.diagnose.report import make
 from pdctl.diagnose.rule import Severity
+from pdctl.facts.clock import Clock
+from pdctl.facts.machine import Room
+from pdctl.facts.missing import Missing
+from pdctl.facts.ports import TAKEN, Holder, PortState
 from pdctl.facts.process import Process
 from pdctl.facts.unit import Unit
 
@@ -152,3 +157,30 @@ def test_saturation_is_told_as_capacity_not_as_a_stall(scene: Scene, legs: Any, 
     report = make(scene.facts(), 1.0)
     assert [p.finding.code for p in report.verdict.findings] == ["PD603"]
     assert {e.verdict for e in report.ledger} == {"moving", "waiting"}
+
+
+def test_an_engine_on_its_own_port_and_clocks_within_their_error_are_quiet(scene: Any, hosts: Any) -> None:
+    port = int(scene.docs["decode-0"]["address"].rpartition(":")[2])
+    own = Holder("127.0.0.1", "pd", 101, (100, 1), "python -m engine", "")
+    scene.hosts = [
+        hosts("local", ports=(PortState("127.0.0.1", port, TAKEN, (own,)),)),
+        hosts("slow", clock=Clock(3.0, 2.5), disk=Room("/", 1 << 40, 1 << 30, None)),
+    ]
+    assert make(scene.facts(), 1.0).verdict.findings == ()
+
+
+def test_a_stranger_on_the_port_of_a_unit_that_was_stopped_disturbs_nobody(scene: Any, hosts: Any) -> None:
+    port = int(scene.docs["decode-0"]["address"].rpartition(":")[2])
+    stranger = Holder("127.0.0.1", "pd", 4711)
+    scene.hosts = [hosts(ports=(PortState("127.0.0.1", port, TAKEN, (stranger,)),))]
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)
+    assert {p.finding.code for p in make(scene.facts(), 1.0).verdict.findings} == {"PD201"}
+
+
+def test_hosts_that_were_not_asked_skip_their_rules_aloud(scene: Any, hosts: Any) -> None:
+    away = Missing("the host is away")
+    scene.hosts = [hosts(clock=away, disk=away, ports=away, reach=away)]
+    skipped = {s.code: s for s in make(scene.facts(), 1.0).ran.skipped}
+    assert {"PD206", "PD302", "PD401", "PD402"} <= skipped.keys()
+    assert skipped["PD402"].subject == "local" and "away" in skipped["PD402"].reason

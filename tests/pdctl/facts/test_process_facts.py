@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pdctl.facts import leftovers
+from pdctl.errors import PdctlError, UnreachableError
+from pdctl.facts import leftovers, ports, process
+from pdctl.facts.ask import Answers
 from pdctl.facts.collect import collect, last_end, unit_of
 from pdctl.facts.missing import Missing
-from pdctl.facts.ports import free, holder
-from pdctl.facts.process import Process, probe
+from pdctl.facts.process import Process
 from pdctl.facts.unit import meaning
 from pdctl.units.spec import UnitStatus
 
 CHILD = (
     "import subprocess,sys,time; p=subprocess.Popen(['sleep','60']); print('up',flush=True); time.sleep(60)"
 )
-
-
-def wait_for(check: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, "the condition never came true"
-        time.sleep(0.02)
+Tell = Callable[..., Any]
+Until = Callable[..., None]
 
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
-    env = {**os.environ, "PD_DRAIN_TIMEOUT": "7", "SECRET": "x"}
+    own = {"PD_DRAIN_TIMEOUT": "7", "SECRET": "x", "VLLM_API_KEY": "hush", "SGLANG_X": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True, env=env, start_new_session=True
+        [sys.executable, "-c", CHILD],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **own},
+        start_new_session=True,
     )
     assert process.stdout is not None and process.stdout.readline() == "up\n"
     yield process
@@ -45,47 +47,124 @@ def parent() -> Iterator[subprocess.Popen[str]]:
     process.stdout.close()
 
 
-def seen(pid: int) -> Process:
-    found = probe(pid)
+def seen(tell: Tell, pid: int) -> Process:
+    found = process.parse(pid, tell("processes", pids=[pid]))
     assert isinstance(found, Process)
     return found
 
 
-def test_a_running_process_with_its_child_and_variables(parent: subprocess.Popen[str]) -> None:
+def test_a_running_process_with_its_child_and_variables(
+    parent: subprocess.Popen[str], tell: Tell, until: Until
+) -> None:
     # Between fork and exec the child has no command line of its own yet.
-    wait_for(lambda: all(c.command == "sleep 60" for c in seen(parent.pid).children))
-    facts = seen(parent.pid)
+    until(lambda: all(c.command == "sleep 60" for c in seen(tell, parent.pid).children), "the child's exec")
+    facts = seen(tell, parent.pid)
     assert facts.stopped == ()
     assert [c.command for c in facts.children] == ["sleep 60"]
     assert isinstance(facts.environ, dict)
-    assert facts.environ["PD_DRAIN_TIMEOUT"] == "7" and "SECRET" not in facts.environ
+    assert facts.environ["PD_DRAIN_TIMEOUT"] == "7" and facts.environ["SGLANG_X"] == "1"
+    assert "SECRET" not in facts.environ
+    assert facts.family == {parent.pid, facts.children[0].pid}
 
 
-def test_a_stopped_child_and_parent_are_named(parent: subprocess.Popen[str]) -> None:
-    child = seen(parent.pid).children[0].pid
+def test_a_secret_is_shown_as_a_digest_that_can_be_compared(
+    parent: subprocess.Popen[str], tell: Tell
+) -> None:
+    environ = seen(tell, parent.pid).environ
+    assert isinstance(environ, dict) and "hush" not in str(environ)
+    assert process.shown({"VLLM_API_KEY": "hush"}) == {"VLLM_API_KEY": environ["VLLM_API_KEY"]}
+    assert process.shown({"VLLM_API_KEY": "other"}) != {"VLLM_API_KEY": environ["VLLM_API_KEY"]}
+    assert process.shown({"PD_FLEET_TOKEN_FILE": "/x"}) == {"PD_FLEET_TOKEN_FILE": "/x"}
+
+
+def test_the_start_is_the_systems_own(parent: subprocess.Popen[str], tell: Tell) -> None:
+    import psutil
+
+    theirs = psutil.Process(parent.pid).create_time()
+    # psutil counts from a boot time that the kernel rounds to a second.
+    assert abs(seen(tell, parent.pid).started_at - theirs) < 1.5
+
+
+def test_a_stopped_child_and_parent_are_named(
+    parent: subprocess.Popen[str], tell: Tell, until: Until
+) -> None:
+    child = seen(tell, parent.pid).children[0].pid
     os.kill(child, signal.SIGSTOP)
-    wait_for(lambda: seen(parent.pid).stopped == (child,))
+    until(lambda: seen(tell, parent.pid).stopped == (child,), "the child is stopped")
     os.kill(parent.pid, signal.SIGSTOP)
-    wait_for(lambda: set(seen(parent.pid).stopped) == {parent.pid, child})
+    until(lambda: set(seen(tell, parent.pid).stopped) == {parent.pid, child}, "both are stopped")
 
 
-def test_a_process_that_is_gone_says_so() -> None:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    found = probe(process.pid)
+def test_a_process_that_is_gone_and_one_nobody_collected_say_so(tell: Tell, until: Until) -> None:
+    gone = subprocess.Popen(["true"])
+    until(lambda: b") Z " in Path(f"/proc/{gone.pid}/stat").read_bytes(), "it has ended")
+    assert "not collected" in str(process.parse(gone.pid, tell("processes", pids=[gone.pid])))
+    gone.wait()
+    found = process.parse(gone.pid, tell("processes", pids=[gone.pid]))
     assert isinstance(found, Missing) and "gone" in found.reason
 
 
-def test_leftovers_name_the_process_then_the_port(parent: subprocess.Popen[str]) -> None:
-    footprint = leftovers.before(parent.pid)
+def stopped(print_: leftovers.Footprint, *ports: int) -> leftovers.Stopped:
+    return leftovers.Stopped("decode-0", "127.0.0.1", ports, print_)
+
+
+def left(tell: Tell, unit: leftovers.Stopped) -> str:
+    return leftovers.first_left(tell("left", **leftovers.left_request([unit])["left"])["decode-0"])
+
+
+def test_leftovers_name_the_process_then_the_port(parent: subprocess.Popen[str], tell: Tell) -> None:
+    rows = tell("footprint", **leftovers.footprint_request([parent.pid])["footprint"])
+    footprint = leftovers.parse_footprint(parent.pid, rows)
     assert len(footprint.processes) == 2
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        assert "process" in leftovers.left(footprint, "127.0.0.1", [port])
-        gone = leftovers.Footprint((), ())
-        assert leftovers.left(gone, "127.0.0.1", [port]) == f"port {port}, held by pid {os.getpid()}"
-        assert holder(port) == os.getpid() and not free("127.0.0.1", port)
-    assert leftovers.left(gone, "127.0.0.1", [port]) == ""
+        assert "process" in left(tell, stopped(footprint, port))
+        said = left(tell, stopped(leftovers.Footprint(), port))
+        assert said.startswith(f"port {port}, held by pid {os.getpid()} of ")
+    assert left(tell, stopped(leftovers.Footprint(), port)) == ""
+
+
+def test_a_reused_pid_is_not_the_old_life(parent: subprocess.Popen[str], tell: Tell) -> None:
+    footprint = leftovers.Footprint(processes=((parent.pid, 1),))
+    assert left(tell, stopped(footprint)) == ""
+
+
+def test_shared_memory_with_a_name_is_seen_and_missed(tell: Tell, tmp_path: Path) -> None:
+    path = Path("/dev/shm") / f"pdctl-test-{os.getpid()}"
+    path.write_bytes(b"\0" * mmap.PAGESIZE)
+    try:
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+            rows = tell("footprint", **leftovers.footprint_request([os.getpid()])["footprint"])
+        footprint = leftovers.parse_footprint(os.getpid(), rows)
+        assert str(path) in footprint.shm
+        only = leftovers.Footprint(shm=(str(path),))
+        assert left(tell, stopped(only)) == f"shared memory {path}"
+    finally:
+        path.unlink()
+    assert left(tell, stopped(only)) == ""
+
+
+def test_the_proof_says_what_it_could_not_see() -> None:
+    blind = leftovers.Footprint(processes=((1, 2),), shm=("/dev/shm/x",))
+    assert "GPU memory not observable" in leftovers.proof(stopped(blind, 80), "cuda")
+    assert "1 processes gone, ports 80 free, 1 shared-memory files gone" in leftovers.proof(
+        stopped(blind, 80), None
+    )
+    held = leftovers.Footprint(gpus={"GPU-1": 100, "GPU-2": 20})
+    assert "120 MiB on 2 GPUs free" in leftovers.proof(stopped(held), "cuda")
+
+
+def test_a_port_is_free_taken_or_not_ours_to_bind(tell: Tell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        wanted = [["127.0.0.1", taken], ["198.51.100.7", 80]]
+        (one, two) = ports.parse(tell("ports", wanted=wanted))  # type: ignore[misc]
+    assert not one.free and one.holders[0].pid == os.getpid()
+    assert one.strangers([os.getpid()]) == () and one.strangers([1_000_000]) == one.holders
+    assert one.strangers([os.getppid()]) == (), "a child of the unit's process is the unit"
+    assert "no interface" in two.words
+    (free,) = ports.parse(tell("ports", wanted=[["127.0.0.1", taken]]))  # type: ignore[misc]
+    assert free.free and free.words == "free"
 
 
 def test_exit_codes_are_words() -> None:
@@ -103,12 +182,31 @@ def test_unit_states_and_the_keepers_last_word() -> None:
     assert last_end(["nothing"]) is None
 
 
-def test_a_backend_that_fails_is_missing_not_an_error() -> None:
-    from pdctl.errors import UnreachableError
+class Units:
+    """A backend that fails."""
 
-    class Broken:
-        def status(self, names: object) -> object:
-            raise UnreachableError("gone", "The host is away.")
+    def __init__(self, error: PdctlError) -> None:
+        self.error = error
 
-    found = collect(Broken(), ["a"], local=True)  # type: ignore[arg-type]
-    assert isinstance(found["a"].unit, Missing) and "away" in found["a"].unit.reason
+    def status(self, names: object) -> object:
+        raise self.error
+
+
+def test_a_host_that_is_away_is_missing_whole() -> None:
+    def ask(request: object) -> Answers:
+        raise AssertionError("it was just seen to be away")
+
+    away = Units(UnreachableError("gone", "The host is away."))
+    units, answers = collect(away, ask, ["a"], {"clock": {}})  # type: ignore[arg-type]
+    assert isinstance(units["a"].unit, Missing) and "away" in units["a"].unit.reason
+    assert isinstance(answers.of("clock"), Missing)
+
+
+def test_a_backend_that_fails_hides_no_other_fact() -> None:
+    def ask(request: object) -> Answers:
+        return Answers({"clock": 5.0}, {}, 0.0, 0.0)
+
+    broken = Units(PdctlError("bad", "The unit files are damaged."))
+    units, answers = collect(broken, ask, ["a"], {"clock": {}})  # type: ignore[arg-type]
+    assert "damaged" in str(units["a"].process)
+    assert answers.of("clock") == 5.0

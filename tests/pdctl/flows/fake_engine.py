@@ -1,7 +1,9 @@
 """A test double that stands where `python -m engine` would: argv, env file, HTTP, exit codes, sd_notify.
 
-Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. The instance's
-behaviour comes from a file NAME.behave beside this process's env file: exit=N, silent, empty, late.
+Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. It may also be
+engine/__main__.py of a release, for hosts whose Python is what a deploy makes. The instance's
+behaviour comes from a file NAME.behave beside this process's env file, and from engine/behave of the release
+it runs from: exit=N, silent, empty, late, unloadable; NAME: in front of a word keeps it to that instance.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import os
 import secrets
 import socket
 import sys
+import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -21,6 +25,11 @@ STARTED = secrets.token_hex(8)
 
 def flags(argv: list[str]) -> dict[str, str]:
     return {a[2:]: argv[i + 1] for i, a in enumerate(argv[:-1]) if a.startswith("--")}
+
+
+def behaviour(*files: Path) -> list[str]:
+    words = [word for file in files if file.exists() for word in file.read_text().split()]
+    return [w.rpartition(":")[2] for w in words if ":" not in w or w.partition(":")[0] == Handler.name]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -59,12 +68,20 @@ class Handler(BaseHTTPRequestHandler):
         return self.reply({"choices": [choice], "usage": {"completion_tokens": 4}})
 
 
+def notify(path: str) -> None:
+    """Ready, and a watchdog that is fed as long as this process lives and is supervised."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(b"READY=1\nSTATUS=serving", path)
+        while True:
+            time.sleep(1.0)
+            out.sendto(b"WATCHDOG=1", path)
+
+
 def main(argv: list[str]) -> None:
     given = flags(argv)
     Handler.name = given["instance"]
     root = Path(os.environ["PD_FLEET_TOKEN_FILE"]).parent
-    behave = root / f"{Handler.name}.behave"
-    how = behave.read_text().split() if behave.exists() else []
+    how = behaviour(root / f"{Handler.name}.behave", Path("engine/behave"))
     for word in how:
         if word.startswith("exit="):
             print(f"{Handler.name} cannot start: the test wants it so", flush=True)
@@ -75,14 +92,23 @@ def main(argv: list[str]) -> None:
         time.sleep(2.0)
     server = ThreadingHTTPServer((given["host"], int(given["port"])), Handler)
     if "silent" not in how and "NOTIFY_SOCKET" in os.environ:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-            notify.sendto(b"READY=1\nSTATUS=serving", os.environ["NOTIFY_SOCKET"])
+        threading.Thread(target=notify, args=(os.environ["NOTIFY_SOCKET"],), daemon=True).start()
     print(f"{Handler.name} life {STARTED}", flush=True)
     server.serve_forever()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:3] == ["-m", "engine"]:
+    if Path(__file__).name == "__main__.py":
+        sys.argv[1:1] = ["-m", "engine"]
+    if sys.argv[1:4] == ["-m", "engine", "version"]:
+        whole = behaviour(Path("engine/behave")) != ["unloadable"]
+        print(
+            json.dumps(
+                {"engine": "fake", "broken": {} if whole else {"torch": "ImportError: no such library"}}
+            )
+        )
+        sys.exit(0 if whole else 2)
+    elif sys.argv[1:3] == ["-m", "engine"]:
         main(sys.argv[3:])
     else:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])

@@ -31,10 +31,11 @@ from pdctl.flows.admission import abort, resume
 from pdctl.flows.co_restart_canary import Canary
 from pdctl.flows.co_restart_states import Stage
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import apply_deploy, plan_deploy
+from pdctl.flows.deploy import plan_deploy
+from pdctl.flows.deploy_run import apply_deploy
 from pdctl.flows.diagnose import diagnose
 from pdctl.flows.down import down
-from pdctl.flows.init import Wanted, init_local
+from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.tune_load import Shape, Shot, drive
 from pdctl.remote.journal import Journal
 
@@ -139,7 +140,7 @@ def poll(check: Callable[[], bool], seconds: float = 60.0) -> None:
 @pytest.fixture(scope="module")
 def live(smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     path = tmp_path_factory.mktemp("live") / "fleet.toml"
-    init_local(path, Wanted("live", str(smollm), drill=True))
+    init_fleet(path, Wanted("live", str(smollm), drill=True))
     with Context(load_fleet(path)) as ctx:
         try:
             with Journal(ctx.fleet.paths.journal, "deploy") as journal:

@@ -1,0 +1,82 @@
+"""Host tool: processes by pid, with what an operator needs to know of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+from pdctl.facts.probes.proc import (
+    STATES,
+    command_of,
+    denied,
+    family,
+    process_table,
+    read_bytes,
+    read_text,
+    started_at,
+)
+
+OURS = ("PD_", "UCX_", "NCCL_", "OMP_", "SGLANG_", "VLLM_")
+SECRET = re.compile(r"TOKEN(?!.*_FILE$)|SECRET|PASSWORD|API_KEY|CREDENTIAL", re.IGNORECASE)
+
+
+def veiled(name: str, value: str) -> str:
+    """A value that may be shown: a secret's is a digest, so that two of them can still be compared."""
+    if not SECRET.search(name):
+        return value
+    return "secret sha256:" + hashlib.sha256(value.encode()).hexdigest()[:12]
+
+
+def environ_of(pid: int) -> dict[str, Any]:
+    """Variables of engines and their libraries; {"missing": why} when the process is another user's."""
+    path = f"/proc/{pid}/environ"
+    raw = read_bytes(path)
+    if path in denied:
+        return {"missing": "the process belongs to another user"}
+    pairs = [entry.partition("=") for entry in raw.decode("utf-8", "replace").split("\0")]
+    return {"values": {k: veiled(k, v) for k, _, v in pairs if k.startswith(OURS)}}
+
+
+def limit_of(pid: int, name: str) -> list[int]:
+    """Soft and hard limit in bytes, -1 for unlimited; empty when they cannot be read."""
+    for line in read_text(f"/proc/{pid}/limits").splitlines():
+        if line.startswith(name):
+            return [-1 if word == "unlimited" else int(word) for word in line[len(name) :].split()[:2]]
+    return []
+
+
+def _allowed(pid: int) -> dict[str, str]:
+    """The CPUs and memory nodes it may use, as the kernel lists them ("0-7,16")."""
+    found = {}
+    for line in read_text(f"/proc/{pid}/status").splitlines():
+        key, _, value = line.partition(":")
+        if key in ("Cpus_allowed_list", "Mems_allowed_list"):
+            found[key.split("_")[0].lower()] = value.strip()
+    return found
+
+
+def one_process(pid: int, table: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    stat = table.get(pid)
+    if stat is None:
+        return {"missing": f"process {pid} is gone"}
+    if stat["state"] == "Z":
+        return {"missing": f"process {pid} has ended and was not collected"}
+    children = [
+        {"pid": child, "status": STATES.get(table[child]["state"], "?"), "command": command_of(child)}
+        for child in family(pid, table)[1:]
+    ]
+    return {
+        "status": STATES.get(stat["state"], "?"),
+        "started_at": started_at(stat["start"]),
+        "environ": environ_of(pid),
+        "memlock": limit_of(pid, "Max locked memory"),
+        "children": children,
+        **_allowed(pid),
+    }
+
+
+def probe_processes(pids: list[int]) -> dict[str, Any]:
+    """Pid -> facts, or {"missing": why}."""
+    table = process_table()
+    return {str(pid): one_process(pid, table) for pid in pids}

@@ -1,0 +1,68 @@
+"""What every verb that changes the fleet runs in: the fleet's lock, a run in the journal, audit records."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from pdctl.fleet.model import Fleet
+from pdctl.flows.context import Context
+from pdctl.remote.audit import Audit
+from pdctl.remote.journal import Call, Doing, Journal, Links, new_run
+from pdctl.remote.lock import FleetLock, lock_on
+from pdctl.remote.lock_lease import hold
+from pdctl.remote.operator import me
+
+
+@contextmanager
+def changing(ctx: Context, call: Call, lock_wait: float = 0.0) -> Iterator[Journal]:
+    """Hold the fleet and write a run until the block ends; every command of `ctx` meanwhile belongs to it.
+
+    `lock_wait` seconds for another run to end; LockedError when the lock cannot be had, UnreachableError
+    when its host cannot be asked. Nothing was changed in both cases.
+    """
+    run = new_run()
+    audit = audit_of(ctx, call.command, run)
+    with hold(fleet_lock(ctx), f"pdctl {call.command}", run, ctx.say, lock_wait) as lease:
+        links = Links(inputs(ctx.fleet), ctx.resumes, lease.check, audit, ctx.say)
+        try:
+            with Journal(ctx.fleet.paths.journal, call, run, links) as journal:
+                if lease.over is not None:
+                    taken = f"took over the lock of a run that is dead: {lease.over.words()}"
+                    journal.step("lock", ctx.fleet.control, taken, "done", 0.0)
+                ctx.journal = journal
+                yield journal
+        finally:
+            ctx.journal = None
+            audit.close()
+
+
+def doing(
+    ctx: Context, id: str, hosts: str, what: str, changes: bool = True
+) -> AbstractContextManager[Doing | None]:
+    """A step of the run under way, if there is one. `hosts` as in Journal."""
+    return nullcontext() if ctx.journal is None else ctx.journal.doing(id, hosts, what, changes)
+
+
+def fleet_lock(ctx: Context) -> FleetLock:
+    """The lock of the fleet, on its control host."""
+    control = ctx.fleet.control
+    return lock_on(ctx.fleet.hosts[control], lambda: ctx.unrecorded(control))
+
+
+def audit_of(ctx: Context, command: str, run: str) -> Audit:
+    who = me()
+    verb = command.split()[0]
+    line = {"by": who.owner, "from": who.host, "run": run, "verb": verb}
+    return Audit(ctx.fleet.hosts, ctx.unrecorded, line, ctx.say)
+
+
+def inputs(fleet: Fleet) -> dict[str, str]:
+    """Digest of each file that says what the fleet should be, by its name beside the fleet file."""
+    files = [fleet.path, *sorted(fleet.paths.profiles.glob("*.toml"))]
+    return {
+        str(f.relative_to(fleet.dir)): hashlib.sha256(f.read_bytes()).hexdigest()[:16]
+        for f in files
+        if f.is_file()
+    }

@@ -1,0 +1,197 @@
+"""What preflight asks of each host: its units, then everything else in one question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from pdctl.errors import PdctlError, UnreachableError
+from pdctl.facts import clock, gpu, machine, ports, topology
+from pdctl.facts.ask import Answers, Request
+from pdctl.facts.clock import Clock
+from pdctl.facts.collect import UnitFacts, collect
+from pdctl.facts.missing import Missing, known
+from pdctl.fleet.model import Engine, Fleet, Host, Router
+from pdctl.fleet.profile import engine_env
+from pdctl.flows.asking import ask_host
+from pdctl.flows.context import Context
+from pdctl.release.runtime import needed_dists
+from pdctl.remote.fanout import fan_out
+from pdctl.transport.command import Command
+from pdctl.units.spec import UnitSpec
+
+# Short round trips for the clock: the shortest of them says most.
+TICKS = 4
+SPARE = 4
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How an engine's Python is started on a host: interpreter, and what it needs in its environment."""
+
+    python: str
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class HostState:
+    """One host as it was found. `units` are those that the fleet file puts there, `launches` those of them
+    that are installed; `machine_units`: the machine's systemd runs them; `spare` are ports of its address
+    that nobody listens on, `env` what each unit is started with.
+    """
+
+    host: Host
+    units: tuple[Engine | Router, ...]
+    facts: Mapping[str, UnitFacts]
+    launches: Mapping[str, Launch]
+    clock: Clock | Missing
+    disk: machine.Room | Missing
+    shm: machine.Room | Missing
+    memlock: machine.Memlock | Missing
+    model: bool | Missing
+    boot: str | Missing
+    pythons: Mapping[str, machine.Python | Missing]
+    gpus: gpu.Gpus | Missing
+    numa: topology.Numa | Missing
+    interfaces: tuple[topology.Interface, ...] | Missing
+    rdma: tuple[topology.Rdma, ...] | Missing
+    ports: tuple[ports.PortState, ...] | Missing
+    machine_units: bool
+    spare: tuple[int, ...]
+    addresses: tuple[str, ...]
+    env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        return tuple(u for u in self.units if isinstance(u, Engine))
+
+    def pids(self, unit: str) -> frozenset[int]:
+        """Of a unit's processes; empty when it does not run."""
+        found = self.facts[unit]
+        if known(found.process):
+            return found.process.family
+        return frozenset([found.unit.pid] if known(found.unit) and found.unit.pid else [])
+
+    @property
+    def interface(self) -> topology.Interface | None:
+        """The one that has the address by which peers reach this host."""
+        return topology.carrying(self.interfaces, self.addresses) if known(self.interfaces) else None
+
+
+def look(ctx: Context, given: Mapping[str, Launch]) -> dict[str, HostState | PdctlError]:
+    """Every host at once. `given` are launches, by unit, of a release that is installed and not yet used."""
+    return fan_out(ctx.fleet.hosts, partial(_host, ctx, given))
+
+
+def _host(ctx: Context, given: Mapping[str, Launch], name: str) -> HostState:
+    units = tuple(u for u in ctx.fleet.units() if u.host == name)
+    tick = _clock(ctx, name)
+    launches = _launches(ctx, name, units) | {u.name: given[u.name] for u in units if u.name in given}
+    asked = request(ctx.fleet, ctx.fleet.hosts[name], units, launches)
+    facts, answers = collect(ctx.units(name), partial(ask_host, ctx, name), [u.name for u in units], asked)
+    system = ctx.units(name).kind == "systemd" and ctx.fleet.hosts[name].spec.scope == "system"
+    return state(ctx.fleet, ctx.fleet.hosts[name], units, facts, launches, answers, tick, system)
+
+
+def _clock(ctx: Context, name: str) -> Clock | Missing:
+    """The first contact: UnreachableError when there is no way to the host."""
+    transport = ctx.transport(name)
+    found = []
+    for _ in range(TICKS):
+        sent = time.time()
+        result = transport.run(Command(("date", "+%s.%N")), 10.0)
+        try:
+            found.append(clock.measured(sent, result.seconds, float(result.text)))
+        except ValueError:
+            return Missing(f"date said {(result.tail(1) or ['nothing'])[0]!r}")
+    return clock.best(found)
+
+
+def _launches(ctx: Context, name: str, units: tuple[Engine | Router, ...]) -> dict[str, Launch]:
+    """From the unit files that lie there. Engines that bring their own command are not started by us."""
+    try:
+        specs = ctx.units(name).specs([unit.name for unit in units])
+    except UnreachableError:
+        raise
+    except PdctlError:
+        return {}  # said by the units' own facts
+    own = {unit.name for unit in units if unit.kind == "bundled"}
+    return {unit: launch(spec) for unit, spec in specs.items() if unit in own}
+
+
+def launch(spec: UnitSpec) -> Launch:
+    """As the unit starts its engine."""
+    python = spec.argv[spec.argv.index("-m") - 1] if "-m" in spec.argv else spec.argv[0]
+    return Launch(python, dict(spec.env))
+
+
+def pythons(host: Host, launches: Mapping[str, Launch]) -> list[str]:
+    """Interpreters that engines run with, or will be made from; the host's own comes first."""
+    return list(dict.fromkeys([host.tool_python, *(each.python for each in launches.values())]))
+
+
+def request(
+    fleet: Fleet, host: Host, units: tuple[Engine | Router, ...], launches: Mapping[str, Launch]
+) -> Request:
+    wanted = [port for unit in units for port in unit.ports]
+    return {
+        "boot": {},
+        "disk": {"path": host.root},
+        "shm": {},
+        "memlock": {},
+        "path": {"path": fleet.model.path},
+        "python": {"interpreters": pythons(host, launches), "dists": needed_dists()[0]},
+        "gpu": {},
+        "numa": {},
+        "interfaces": {},
+        "rdma": {},
+        **ports.request(host.address, wanted),
+        "resolve": {"names": [host.address]},
+        "spare": {"address": host.address, "count": SPARE},
+    }
+
+
+def state(
+    fleet: Fleet,
+    host: Host,
+    units: tuple[Engine | Router, ...],
+    facts: Mapping[str, UnitFacts],
+    launches: Mapping[str, Launch],
+    answers: Answers,
+    tick: Clock | Missing,
+    system: bool,
+) -> HostState:
+    resolved, spare = answers.of("resolve"), answers.of("spare")
+    said = answers.of("python")
+    return HostState(
+        host=host,
+        units=units,
+        facts=facts,
+        launches=launches,
+        clock=tick,
+        disk=machine.room(answers.of("disk")),
+        shm=machine.room(answers.of("shm")),
+        memlock=machine.memlock(answers.of("memlock")),
+        model=answers.of("path"),
+        boot=answers.of("boot"),
+        pythons={path: machine.python(path, said) for path in pythons(host, launches)},
+        gpus=gpu.parse(answers.of("gpu")),
+        numa=topology.numa(answers.of("numa")),
+        interfaces=topology.interfaces(answers.of("interfaces")),
+        rdma=topology.rdma(answers.of("rdma")),
+        ports=ports.parse(answers.of("ports")),
+        machine_units=system,
+        spare=tuple(spare) if known(spare) else (),
+        addresses=tuple(resolved[host.address]) if known(resolved) else (),
+        env={unit.name: _env(fleet, unit) for unit in units},
+    )
+
+
+def _env(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:
+    return {name: value.value for name, value in engine_env(fleet, unit).items()}

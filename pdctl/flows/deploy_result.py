@@ -1,0 +1,125 @@
+"""What a deploy came to, cell by cell and host by host; and the error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
+
+
+class State(StrEnum):
+    """Of a group. `kept`: it serves, and was not given what another cell had just failed with."""
+
+    SAME = "unchanged"
+    DONE = "done"
+    BACK = "put back"
+    FAILED = "failed"
+    BLOCKED = "not reached"
+    KEPT = "left as it was"
+
+
+@dataclass
+class GroupResult:
+    """`why` is empty when all is well; `serves` is the deployment that this group serves now, "" for none."""
+
+    group: str
+    hosts: tuple[str, ...]
+    state: State
+    why: str = ""
+    serves: str = ""
+    error: PdctlError | None = None
+
+    def document(self) -> dict[str, Any]:
+        about = {"group": self.group, "hosts": list(self.hosts), "state": str(self.state)}
+        error = self.error.document() if self.error else None
+        return {**about, "why": self.why, "serves": self.serves, "error": error}
+
+
+@dataclass
+class HostResult:
+    """`release` is the current one there, "" when it is not known."""
+
+    host: str
+    state: str
+    release: str = ""
+    why: str = ""
+
+
+@dataclass
+class Outcome:
+    groups: list[GroupResult] = field(default_factory=list)
+    hosts: list[HostResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def failed(self) -> list[GroupResult]:
+        return [g for g in self.groups if g.state in (State.BACK, State.FAILED)]
+
+    @property
+    def blocked(self) -> list[GroupResult]:
+        return [g for g in self.groups if g.state is State.BLOCKED]
+
+    @property
+    def exit(self) -> Exit:
+        """FINDINGS when a gate failed and something was put back, the cause's own code when nothing could
+        be; PARTIAL when some hosts kept cells from being deployed to, their own code when they kept all."""
+        if any(g.state is State.BACK for g in self.failed):
+            return Exit.FINDINGS
+        if self.failed:
+            return _exit(self.failed[0])
+        if self.blocked:
+            others = [g for g in self.groups if g.hosts and g.state is not State.BLOCKED]
+            return Exit.PARTIAL if others else _exit(self.blocked[0])
+        return Exit.OK
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "groups": [g.document() for g in self.groups],
+            "hosts": [vars(h) for h in self.hosts],
+            "notes": self.notes,
+        }
+
+    def check(self) -> None:
+        """DeployFailed when not all of it was done."""
+        if self.exit is not Exit.OK:
+            raise DeployFailed(self)
+
+
+def _exit(result: GroupResult) -> Exit:
+    return result.error.exit if result.error else Exit.FINDINGS
+
+
+class DeployFailed(PdctlError):
+    """The cause's own code, sentence and hint, and what is true of every cell now."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        bad = outcome.failed or outcome.blocked
+        first = bad[0]
+        cause = first.error or PdctlError("deploy_failed", first.why)
+        message, hint = cause.message, cause.hint
+        if first.state is State.BACK:
+            message = f"{cause.message} {_capital(first.group)} is back on deployment {first.serves}."
+        elif first.state is State.BLOCKED:
+            names = ", ".join(g.group for g in outcome.blocked)
+            message = f"Not deployed to {names}: {cause.message}"
+        details = [*cause.details, *_truth(outcome.groups, first)]
+        super().__init__(cause.code, message, hint, outcome.exit, details)
+
+
+def _truth(groups: Sequence[GroupResult], first: GroupResult) -> list[str]:
+    lines = []
+    for g in groups:
+        if g is first and g.state is State.FAILED:
+            lines.append(f"{g.group}: {g.why}")
+        elif g is not first and (g.hosts or g.state is not State.SAME):
+            lines.append(f"{g.group}: {g.state}" + (f" ({g.why})" if g.why else ""))
+    return lines
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

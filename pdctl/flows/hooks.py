@@ -1,0 +1,99 @@
+"""The operator's own programs at points of a deploy: `.pdctl/hooks/NAME` beside the fleet file, executable.
+
+pre-deploy, post-deploy, pre-rollback, post-rollback, pre-co-restart, post-co-restart. They get what they
+need in the environment: PDCTL_FLEET (the fleet file), PDCTL_RUN, PDCTL_HOSTS (names, spaces between),
+PDCTL_CHANGES (a JSON file with the steps of the plan), PDCTL_CELL for a co-restart, PDCTL_RESULT (done,
+failed, interrupted) for those behind. A hook before that fails stops what it stands before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pdctl.errors import ConfigError, PdctlError
+from pdctl.exits import Exit
+from pdctl.flows.changing import doing
+from pdctl.flows.context import Context
+from pdctl.transport.command import Command
+from pdctl.transport.local import LocalTransport
+
+# Seconds that a hook may take.
+DEADLINE = 600.0
+
+
+class Hooks:
+    def __init__(self, ctx: Context, hosts: Sequence[str]) -> None:
+        self._ctx = ctx
+        self._hosts = hosts
+        self._changes = ""
+
+    @contextmanager
+    def open(self, changes: object) -> Iterator[None]:
+        """The plan's document lies in a file meanwhile."""
+        with tempfile.TemporaryDirectory(prefix="pdctl-") as folder:
+            path = Path(folder) / "changes.json"
+            path.write_text(json.dumps(changes, indent=1), encoding="utf-8")
+            self._changes = str(path)
+            yield
+
+    def before(self, what: str, **more: str) -> None:
+        """PdctlError with what it said when the hook fails: nothing behind it may be done then."""
+        failed = self._run(f"pre-{what}", more)
+        if failed:
+            lines, message = failed
+            hint = "Nothing was changed after it."
+            raise PdctlError("hook_failed", message, hint, exit=Exit.FINDINGS, details=lines)
+
+    def after(self, what: str, result: str, **more: str) -> str:
+        """What went wrong, in a sentence; the work itself is done."""
+        failed = self._run(f"post-{what}", {**more, "PDCTL_RESULT": result})
+        if failed:
+            self._ctx.say(failed[1])
+        return failed[1] if failed else ""
+
+    def around(self, restart: Callable[[Context, str], None]) -> Callable[[Context, str], None]:
+        """The co-restart of a cell with its hooks."""
+
+        def restarted(ctx: Context, cell: str) -> None:
+            self.before("co-restart", PDCTL_CELL=cell)
+            result = "failed"
+            try:
+                restart(ctx, cell)
+                result = "done"
+            finally:
+                self.after("co-restart", result, PDCTL_CELL=cell)
+
+        return restarted
+
+    def _run(self, name: str, more: dict[str, str]) -> tuple[list[str], str] | None:
+        path = self._ctx.fleet.paths.state / "hooks" / name
+        if not path.exists():
+            return None
+        if not os.access(path, os.X_OK):
+            raise ConfigError(
+                "hook_not_executable", f"The hook {path} is not executable.", f"chmod +x {path}"
+            )
+        env = {
+            "PDCTL_FLEET": str(self._ctx.fleet.path),
+            "PDCTL_RUN": self._ctx.journal.id if self._ctx.journal else "",
+            "PDCTL_HOSTS": " ".join(self._hosts),
+            "PDCTL_CHANGES": self._changes,
+            **more,
+        }
+        self._ctx.say(f"hook {name}")
+        with doing(self._ctx, f"hook/{name}", "fleet", f"hook {name}", changes=False) as step:
+            command = Command((str(path),), env=env, cwd=str(self._ctx.fleet.dir))
+            result = LocalTransport("this machine").run(command, DEADLINE)
+            if result.rc == 0 and not result.timed_out:
+                return None
+            late = f"did not end in {DEADLINE:g} s"
+            message = f"The hook {name} {late if result.timed_out else f'ended with exit code {result.rc}'}."
+            if step is not None:
+                step.failed(message)
+            said = (result.stdout + result.stderr).decode("utf-8", "replace").splitlines()
+            return [f"{name}| {line}" for line in said[-20:]], message

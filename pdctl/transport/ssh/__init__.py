@@ -1,0 +1,1 @@
+"""The transport for other machines: one SSH connection a host, and a small program at its far end."""

@@ -1,0 +1,1 @@
+"""Tests on booted hosts, and the harness that boots them."""

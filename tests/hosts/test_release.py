@@ -1,0 +1,266 @@
+"""Releases on real hosts that have nothing but Debian: a venv made from what pdctl sends, systemd, no index.
+
+The engines are tests/pdctl/flows/fake_engine.py as a release's code, and the lock is two small packages; the
+last test has the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
+from pdctl.fleet.load import load_fleet
+from pdctl.flows.context import Context
+from pdctl.flows.deploy import Deploy, plan_deploy
+from pdctl.flows.deploy_gate import unready
+from pdctl.flows.deploy_result import DeployFailed, Outcome, State
+from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.down import down
+from pdctl.flows.init import Wanted, init_fleet, remote
+from pdctl.flows.ready import wait_ready
+from pdctl.release.build import package_files
+from pdctl.release.lock import Lock, engine_lock
+from pdctl.remote.journal import Journal
+from pdctl.remote.recording import Executed
+from tests.hosts.lab.host import LabHost
+from tests.hosts.lab.lab import Lab
+from tests.pdctl.flows import fake_engine
+from tests.pdctl.release.conftest import make_wheel
+
+WAIT = 60.0
+FAKE = Path(str(fake_engine.__file__)).read_bytes()
+
+
+def small_lock() -> Lock:
+    return Lock("tinya==1.0\ntinyb==2.0\n")
+
+
+@dataclass
+class Away:
+    """A cell over h1 and h2 and the router on h1, deployed from a folder of this machine."""
+
+    folder: Path
+    files: dict[str, bytes] = field(default_factory=lambda: {"engine/__main__.py": FAKE, "engine/x.py": b"1"})
+    executed: list[Executed] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def context(self) -> Context:
+        context = Context(load_fleet(self.folder / "fleet.toml"), say=self.said.append)
+        context._record = self.executed.append  # type: ignore[method-assign]
+        return context
+
+    def edit(self, old: str, new: str) -> None:
+        path = self.folder / "fleet.toml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def deploy(self) -> tuple[Deploy, Outcome]:
+        with self.context() as ctx, Journal(ctx.fleet.paths.journal, "deploy") as journal:
+            made = plan_deploy(ctx, WAIT, restart)
+            return made, apply_deploy(made, journal)
+
+    def trips(self) -> dict[str, int]:
+        """Round trips to each host for a deploy of what is there already."""
+        self.executed.clear()
+        made, _ = self.deploy()
+        assert made.plan.changes == 0, made.plan.document()
+        hosts = [done.host for done in self.executed]
+        return {host: hosts.count(host) for host in hosts}
+
+
+def restart(ctx: Context, cell: str) -> None:
+    """In place of the co-restart, of whose links the fake engines know nothing."""
+    for engine in ctx.fleet.cells[cell].engines:
+        ctx.units(engine.host).restart(engine.name)
+    wait_ready(ctx, ctx.fleet.cells[cell].engines, WAIT)
+
+
+def fleet_on(folder: Path, hosts: list[LabHost], table: str) -> Path:
+    folder.mkdir()
+    path = folder / "fleet.toml"
+    places = tuple(remote(f"{h.name}={h.address}") for h in hosts)
+    init_fleet(path, Wanted("away", "/etc", hosts=places))
+    path.write_text(path.read_text().replace('transport = "ssh"\n', f'transport = "ssh"\n{table}'))
+    return path
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("pdctl.flows.deploy.engine_lock", small_lock)
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    make_wheel(folder, "tinya", "1.0", "tinyb>=2")
+    make_wheel(folder, "tinyb", "2.0")
+    return folder
+
+
+def away(folder: Path, hosts: list[LabHost], table: str, patch: pytest.MonkeyPatch) -> Iterator[Away]:
+    fleet_on(folder, hosts, table)
+    made = Away(folder)
+    patch.setattr("pdctl.flows.deploy.package_files", lambda: made.files)
+    try:
+        yield made
+    finally:
+        with made.context() as ctx:
+            down(ctx)
+            root = ctx.fleet.hosts["h1"].root
+        for host in hosts:
+            host.sh(f"umount {root} 2>/dev/null; rm -rf {root} /etc/systemd/system/pdctl-*")
+            host.sh("systemctl daemon-reload")
+
+
+LOGINS = {
+    "root": "",
+    "ops": 'user = "ops"\n',
+    "dev": 'user = "dev"\nscope = "user"\nroot = "/home/dev/fleet"\n',
+}
+
+
+@pytest.fixture(params=list(LOGINS))
+def bare(
+    request: pytest.FixtureRequest,
+    hosts: list[LabHost],
+    home: Path,
+    wheels: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Away]:
+    """As root, as a user with sudo, and as one without; the hosts have no index."""
+    table = f'runtime = "wheelhouse"\nwheels = "{wheels}"\n{LOGINS[request.param]}'
+    if request.param == "dev":
+        for host in hosts[:2]:
+            host.sh("loginctl enable-linger dev")
+    yield from away(tmp_path / "fleet", hosts[:2], table, monkeypatch)
+
+
+def test_from_nothing_to_serving_and_then_nothing(bare: Away, hosts: list[LabHost]) -> None:
+    made, outcome = bare.deploy()
+    assert outcome.exit is Exit.OK
+    with bare.context() as ctx:
+        assert unready(ctx) == {}
+        host = ctx.fleet.hosts["h2"]
+        pid = ctx.units("h2").status()["decode-0"].pid
+    release = next(u.release for u in made.units.values() if u.host == "h2")
+    login = host.spec.user or "root"
+    assert hosts[1].sh(f"stat -c %U /proc/{pid} {host.root}").split() == [login, login]
+    argv = hosts[1].sh(f"tr '\\0' ' ' < /proc/{pid}/cmdline")
+    manifest = json.loads(hosts[1].sh(f"cat {host.root}/current/manifest.json"))
+    assert manifest["id"] == release
+    assert argv.startswith(
+        f"{host.root}/venvs/{manifest['venv']}/bin/python -m engine serve --instance decode-0"
+    )
+    assert hosts[1].sh(f"readlink /proc/{pid}/cwd").strip() == f"{host.root}/trees/{manifest['tree']}"
+    said = hosts[1].sh(f"{host.root}/current/venv/bin/python -c 'import tinya, tinyb; print(tinyb.VERSION)'")
+    assert said.strip() == "2.0"
+    modes = hosts[1].sh(f"stat -c '%a' {host.root}/env/decode-0.env {host.root}/env/fleet-token").split()
+    assert modes == ["600", "600"]
+    trips = bare.trips()
+    assert set(trips) == {"h1", "h2"} and max(trips.values()) <= 3, trips
+
+
+def test_a_changed_file_of_code_makes_no_environment_anew(bare: Away, hosts: list[LabHost]) -> None:
+    bare.deploy()
+    with bare.context() as ctx:
+        root = ctx.fleet.hosts["h2"].root
+    venvs = hosts[1].sh(f"stat -c '%n %i %Y' {root}/venvs/*")
+    bare.files["engine/x.py"] = b"2"
+    bare.executed.clear()
+    made, _ = bare.deploy()
+    described = [p for p in made.plan.pending if p.step.id == "h2/release"]
+    assert described[0].differences[1:] == ("1 changed: engine/x.py",)
+    assert "h2/venv" not in [p.step.id for p in made.plan.pending]
+    assert hosts[1].sh(f"stat -c '%n %i %Y' {root}/venvs/*") == venvs
+    assert sum(done.bytes for done in bare.executed if done.host == "h2") < 400_000
+    assert hosts[1].sh(f"cat {root}/current/tree/engine/x.py") == "2"
+
+
+@pytest.fixture
+def plain(
+    hosts: list[LabHost], home: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Away]:
+    table = f'runtime = "wheelhouse"\nwheels = "{wheels}"\n'
+    yield from away(tmp_path / "fleet", hosts[:2], table, monkeypatch)
+
+
+def test_a_full_disk_stops_before_anything_is_switched(plain: Away, hosts: list[LabHost]) -> None:
+    root = "/opt/pdctl/away"
+    hosts[1].sh(f"mkdir -p {root} && mount -t tmpfs -o size=1M tmpfs {root}")
+    with pytest.raises(PdctlError) as caught:
+        plain.deploy()
+    said = " ".join((caught.value.message, *caught.value.details))
+    assert "No space left on device" in said and "h2" in said
+    assert hosts[0].sh(f"ls {root}/units 2>/dev/null || true") == "", "the cell is on both hosts"
+    hosts[1].sh(f"mount -o remount,size=500M {root}")
+    _, outcome = plain.deploy()
+    assert outcome.exit is Exit.OK
+
+
+def test_a_host_without_ensurepip_gets_a_pip_of_its_own_for_a_moment(
+    plain: Away, hosts: list[LabHost]
+) -> None:
+    """Debian's python3 without python3-venv."""
+    for host in hosts[:2]:
+        host.sh("mv /usr/lib/python3.11/ensurepip /usr/lib/python3.11/ensurepip.away")
+    try:
+        _, outcome = plain.deploy()
+        assert outcome.exit is Exit.OK
+    finally:
+        for host in hosts[:2]:
+            host.sh("mv /usr/lib/python3.11/ensurepip.away /usr/lib/python3.11/ensurepip")
+
+
+def test_a_host_that_cannot_be_reached_keeps_its_cell_back(plain: Away, lab: Lab) -> None:
+    plain.deploy()
+    plain.files["engine/x.py"] = b"2"
+    lab.stop("h2")
+    try:
+        with pytest.raises(DeployFailed) as caught:
+            plain.deploy()
+    finally:
+        lab.boot("h2")
+    assert caught.value.exit is Exit.PARTIAL
+    states = {g.group: g.state for g in caught.value.outcome.groups}
+    assert (states["cell a"], states["router"]) == (State.BLOCKED, State.KEPT)
+
+
+def test_an_index_of_the_host_s_own(
+    hosts: list[LabHost], home: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip's configuration on the host says where packages come from."""
+    for host in hosts[:2]:
+        index = host.root / "srv" / "index"
+        index.mkdir(exist_ok=True)
+        for wheel in wheels.iterdir():
+            (index / wheel.name).write_bytes(wheel.read_bytes())
+        (host.root / "etc" / "pip.conf").write_text("[global]\nno-index = true\nfind-links = /srv/index\n")
+    try:
+        for made in away(tmp_path / "fleet", hosts[:2], 'runtime = "index"\n', monkeypatch):
+            made.deploy()
+            assert not list((hosts[1].root / "opt/pdctl/away/wheels").glob("*/tiny*"))
+            assert made.deploy()[0].plan.changes == 0
+    finally:
+        for host in hosts[:2]:
+            (host.root / "etc" / "pip.conf").unlink()
+
+
+@pytest.mark.slow
+def test_the_real_closure_without_an_index(
+    hosts: list[LabHost], home: Path, smollm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch, nixl and all the rest, from the lock that ships, on a host that can reach no index."""
+    assert len(engine_lock().requirements) > 30
+    for made in away(tmp_path / "fleet", hosts[:1], 'runtime = "wheelhouse"\n', monkeypatch):
+        made.files = package_files()
+        made.edit('path = "/etc"', f'path = "{smollm}"')
+        with made.context() as ctx, Journal(ctx.fleet.paths.journal, "deploy") as journal:
+            apply_deploy(plan_deploy(ctx, 300.0), journal)
+            assert unready(ctx) == {}
+        assert max(made.trips().values()) <= 3

@@ -1,0 +1,169 @@
+"""A closed terminal, a lost session and a kill end a verb as Ctrl-C does: it cleans up, heard or not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pdctl.exits import Exit
+
+# A verb like a drill: it changes something, waits, and puts it back while it says so, line by line.
+DRILL = """
+import sys, time
+from pathlib import Path
+import pdctl.__main__ as entry
+from pdctl.render.progress import Progress
+
+folder = Path(sys.argv[1])
+
+def drill(args):
+    progress = Progress()
+    try:
+        (folder / "changed").touch()
+        for second in range(600):
+            progress.wait(f"drilling, {second}")
+            time.sleep(0.05)
+    finally:
+        (folder / "cleaning").touch()
+        while not (folder / "go").exists():
+            progress.say("putting back")
+            time.sleep(0.01)
+        print("put back")
+        (folder / "changed").unlink()
+    return 0
+
+entry.run = drill
+sys.exit(entry.main([]))
+"""
+
+
+def until(check: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 30.0
+    while not check():
+        assert time.monotonic() < end, f"waited 30 s: {what}"
+        time.sleep(0.01)
+
+
+class Terminal:
+    """A pty whose slave is the controlling terminal of what runs in it, as in an SSH session."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+
+    def run(self, *argv: str, ignoring: int | None = None) -> subprocess.Popen[bytes]:
+        def begin() -> None:
+            os.setsid()
+            fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
+            if ignoring is not None:
+                signal.signal(ignoring, signal.SIG_IGN)
+
+        streams = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave}
+        return subprocess.Popen([sys.executable, *argv], preexec_fn=begin, **streams)
+
+    def close(self) -> None:
+        """The window is closed: the kernel hangs up whoever has the other side."""
+        for fd in (self.slave, self.master):
+            if fd >= 0:
+                os.close(fd)
+        self.slave = self.master = -1
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    made = Terminal()
+    yield made
+    made.close()
+
+
+def started(process: subprocess.Popen[bytes], folder: Path) -> None:
+    until(lambda: (folder / "changed").exists() or process.poll() is not None, "the drill to begin")
+    assert process.poll() is None
+
+
+def cleaned(process: subprocess.Popen[bytes], folder: Path) -> int:
+    """Let the clean-up end; the exit code of a process that has put back what it changed."""
+    (folder / "go").touch()
+    code = process.wait(30)
+    assert not (folder / "changed").exists()
+    return code
+
+
+def test_a_closed_terminal_leaves_nothing_changed(terminal: Terminal, tmp_path: Path) -> None:
+    process = terminal.run("-c", DRILL, str(tmp_path))
+    started(process, tmp_path)
+    terminal.close()
+    until(lambda: (tmp_path / "cleaning").exists(), "the clean-up to begin")
+    assert cleaned(process, tmp_path) == Exit.INTERRUPTED
+
+
+def test_what_a_dying_session_sends_besides_breaks_no_clean_up(terminal: Terminal, tmp_path: Path) -> None:
+    process = terminal.run("-c", DRILL, str(tmp_path))
+    started(process, tmp_path)
+    process.send_signal(signal.SIGTERM)
+    until(lambda: (tmp_path / "cleaning").exists(), "the clean-up to begin")
+    terminal.close()
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP):
+        process.send_signal(number)
+        time.sleep(0.05)
+    assert cleaned(process, tmp_path) == Exit.INTERRUPTED
+
+
+def test_nohup_stays_nohup(terminal: Terminal, tmp_path: Path) -> None:
+    process = terminal.run("-c", DRILL, str(tmp_path), ignoring=signal.SIGHUP)
+    started(process, tmp_path)
+    terminal.close()
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.0)
+    assert not (tmp_path / "cleaning").exists()
+    process.send_signal(signal.SIGTERM)
+    assert cleaned(process, tmp_path) == Exit.INTERRUPTED
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_with_nobody_reading_progress_still_cleans_up(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """As behind `2>&1 | tee`, whose tee is gone: progress goes nowhere and nothing stops halfway for it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRILL, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None and process.stderr is not None
+    started(process, tmp_path)
+    process.stderr.close()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(number)
+    assert cleaned(process, tmp_path) == Exit.INTERRUPTED
+    assert process.stdout.read() == b"put back\n"
+
+
+def test_a_reader_that_has_enough_ends_a_result_quietly() -> None:
+    """`pdctl ... | head -1`"""
+    code = "import pdctl.__main__ as m, sys\n"
+    code += "m.run = lambda args: [print('line', n) for n in range(100000)] and 0\nsys.exit(m.main([]))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(30) == Exit.OK
+    assert process.stderr.read() == b""
+
+
+def test_an_error_keeps_its_exit_code_when_nobody_reads_it() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "pdctl", "status", "--fleet=/no/where", "--json"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (Exit.USAGE, b"")

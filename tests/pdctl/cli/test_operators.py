@@ -1,0 +1,318 @@
+"""Verbs between operators: one changes the fleet at a time, everything is written down, what died goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdctl.__main__ import main
+from pdctl.cli.app import VERBS
+from pdctl.exits import Exit
+from pdctl.fleet.load import load_fleet
+from pdctl.remote.journal_read import list_runs, read_run
+from pdctl.remote.lock import FleetLock, holder_for, lock_on
+from pdctl.remote.operator import Operator, me
+from pdctl.transport.local import LocalTransport
+from tests.pdctl.flows.conftest import FAKE
+
+ELSEWHERE = Operator("ann", "elsewhere", "another boot pid:[1]", 4242, 17)
+
+# Verbs that change the fleet, each as somebody would call it; the rest only look, or change local files.
+CHANGING = {
+    "deploy": ["deploy", "--yes"],
+    "rollback": ["rollback", "--yes"],
+    "restart": ["restart", "decode-0", "--yes"],
+    "restart --co": ["restart", "--co"],
+    "resume": ["resume"],
+    "abort": ["abort", "some-request"],
+    "down": ["down"],
+    "profile": ["profile", "set", "default", "PD_QUEUE_TIMEOUT=25", "--reason", "why", "--live"],
+    "tune-timeout": ["tune-timeout", "--yes"],
+    "drill": ["drill", "arm", "prefill-0", "lose-want"],
+    "drill disarm": ["drill", "disarm", "prefill-0"],
+}
+LOOKING = {
+    *("init", "model", "check", "status", "diagnose", "explain", "requests", "logs", "history", "lock"),
+    "adopt",
+}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Installed engines are fakes; `slow` in the folder makes every install hang."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    assert main(["init", "--local", "--drill", "--model", str(tmp_path / "model")]) == Exit.OK
+    python, slow = tmp_path / "python", tmp_path / "slow"
+    hang = f'while [ "$2" = install ] && [ -e {slow} ]; do sleep 0.1; [ -e {slow} ] || exit 1; done'
+    python.write_text(f'#!/bin/sh\n{hang}\nexec {sys.executable} {FAKE} "$@"\n')
+    python.chmod(0o755)
+    edit(tmp_path, 'transport = "local"', f'transport = "local"\npython = "{python}"')
+    yield tmp_path
+    main(["lock", "release", "--force", "--yes"])
+    assert main(["down"]) == Exit.OK
+
+
+def edit(folder: Path, old: str, new: str, file: str = "fleet.toml") -> None:
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+
+
+def lock_of(folder: Path) -> FleetLock:
+    fleet = load_fleet(folder / "fleet.toml")
+    return lock_on(fleet.hosts[fleet.control], lambda: LocalTransport("local"))
+
+
+def asked(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, Any]:
+    capsys.readouterr()
+    code = main([*argv, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_every_verb_is_known_to_change_the_fleet_or_not() -> None:
+    assert {v.name for v in VERBS} <= {*(words.split()[0] for words in CHANGING), *LOOKING}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_verb_that_changes_the_fleet_respects_the_lock(
+    fleet: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (fleet / "profiles" / "default.toml").read_text()
+    lock_of(fleet).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="moving racks"))
+    code, document = asked(capsys, *CHANGING[name])
+    assert code == Exit.LOCKED
+    assert re.fullmatch(
+        r"The fleet is held by ann@elsewhere by hand for \d+ s: moving racks\.", document["error"]["message"]
+    )
+    assert (fleet / "profiles" / "default.toml").read_text() == before
+    assert list_runs(load_fleet(fleet).paths.journal) == []
+
+
+@pytest.mark.parametrize("name", sorted({"abort", "drill", "resume", "restart", "profile"}))
+def test_a_verb_that_changes_the_fleet_writes_a_run_also_when_it_fails(
+    fleet: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing runs, so nothing can be changed."""
+    assert main(CHANGING[name]) != Exit.OK
+    (run,) = list_runs(load_fleet(fleet).paths.journal)
+    assert run.command.split()[0] == name and run.state == "failed" and run.error
+    assert lock_of(fleet).look() is None
+
+
+def test_a_manual_lock_from_end_to_end(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lock", "take", "--reason", " "]) == Exit.USAGE
+    assert main(["lock", "take", "--reason", "new disks"]) == Exit.OK
+    code, document = asked(capsys, "lock", "status")
+    holder = document["holder"]
+    assert (code, document["state"], holder["reason"]) == (Exit.LOCKED, "manual", "new disks")
+    assert (holder["owner"], holder["heartbeat_age_s"]) == (me().owner, None)
+    assert main(["lock", "take", "--reason", "me too"]) == Exit.LOCKED
+    assert main(["lock", "release"]) == Exit.OK
+    assert asked(capsys, "lock", "status") == (
+        Exit.OK,
+        {"schema": 1, "control": "local", "state": "free", "holder": None},
+    )
+    assert main(["lock", "release"]) == Exit.OK
+    _, record = asked(capsys, "history", "--host", "local")
+    assert [line["what"].split(":")[0] for line in record["lines"]] == [
+        "took the lock by hand",
+        "released",
+    ]
+
+
+def test_the_lock_of_somebody_else_is_released_by_force_and_with_a_word(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock_of(fleet).take(holder_for(ELSEWHERE, "theirs", "pdctl deploy", "r1"))
+    assert main(["lock", "release"]) == Exit.LOCKED
+    assert main(["lock", "release", "--force"]) == Exit.USAGE, "nobody was there to confirm it"
+    assert "stops before its next step" in capsys.readouterr().err
+    assert lock_of(fleet).look() is not None
+    assert main(["lock", "release", "--force", "--yes"]) == Exit.OK
+    assert lock_of(fleet).look() is None
+    _, record = asked(capsys, "history", "--host", "local")
+    assert [line["what"][:32] for line in record["lines"]] == ["released by force: ann@elsewhere"]
+
+
+def test_a_stale_lock_is_told_from_a_live_one_and_taken_over_aloud(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = me()
+    gone = Operator("bob", mine.host, mine.machine, mine.pid, (mine.start or 0) - 1)
+    lock_of(fleet).take(holder_for(gone, "dead", "pdctl deploy", "r1"))
+    code, document = asked(capsys, "lock", "status")
+    assert (code, document["state"], document["holder"]["run"]) == (Exit.OK, "stale", "r1")
+    capsys.readouterr()
+    assert main(["down"]) == Exit.OK
+    assert f"took over the lock of a run that is dead: bob@{mine.host} (pid " in capsys.readouterr().err
+    _, record = asked(capsys, "history", "--host", "local")
+    (line,) = [r for r in record["lines"] if r["step"] == "lock"]
+    assert line["verb"] == "down" and "bob@" in line["what"]
+    _, history = asked(capsys, "history", line["run"])
+    assert [s["id"] for s in history["runs"][0]["steps"]] == ["lock"]
+
+
+def start(*argv: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pdctl", *argv]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def until_it_installs(run: subprocess.Popen[str]) -> None:
+    """It says so a moment before the step begins."""
+    assert run.stderr is not None
+    while "install release" not in run.stderr.readline():
+        assert run.poll() is None
+    journal = load_fleet(Path.cwd()).paths.journal
+    end = time.monotonic() + 60
+    while not read_run(journal, list_runs(journal)[0].id).steps:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_killed_deploy_is_resumed_and_the_runs_name_each_other(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (fleet / "slow").write_text("")
+    first = start("deploy", "--wait", "90")
+    until_it_installs(first)
+    first.kill()
+    first.communicate(timeout=30)
+    (fleet / "slow").unlink()
+    _, history = asked(capsys, "history")
+    (died,) = history["runs"]
+    assert (died["command"], died["state"]) == ("deploy", "died")
+    edit(fleet, 'role = "decode"', 'role = "decode"\npages = 64')
+    capsys.readouterr()
+    assert main(["resume", died["id"]]) == Exit.OK
+    said = capsys.readouterr()
+    assert "again: pdctl deploy --wait 90" in said.err
+    assert "fleet.toml is not what it was in that run" in said.err
+    assert "profiles/" not in said.err
+    assert "took over the lock of a run that is dead" in said.err
+    _, history = asked(capsys, "history")
+    new, old = history["runs"]
+    assert (new["state"], new["resumes"], old["state"]) == ("done", died["id"], "died")
+    _, whole = asked(capsys, "history", died["id"])
+    run = whole["runs"][0]
+    assert run["resumed_by"] == [new["id"]]
+    assert run["steps"][-1]["state"] == "died" and "install release" in run["steps"][-1]["what"]
+    assert main(["resume", new["id"]]) == Exit.USAGE
+    assert "nothing of it is left to do" in capsys.readouterr().err
+
+
+def test_a_run_that_goes_on_elsewhere_is_not_resumed(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (fleet / "slow").write_text("")
+    run = start("deploy")
+    until_it_installs(run)
+    _, history = asked(capsys, "history")
+    assert main(["resume", history["runs"][0]["id"]]) == Exit.LOCKED
+    assert f"(pid {run.pid})" in capsys.readouterr().err
+    run.send_signal(signal.SIGTERM)
+    run.communicate(timeout=60)
+    assert run.returncode == Exit.INTERRUPTED
+    (fleet / "slow").unlink()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"), [(["abort", "x"], "pdctl abort x"), (["drill", "disarm", "decode-0"], "disarm")]
+)
+def test_one_act_is_not_resumed(
+    fleet: Path, argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) != Exit.OK
+    (run,) = list_runs(load_fleet(fleet).paths.journal)
+    assert main(["resume", run.id]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert words in said and "cannot be resumed" in said
+
+
+def test_a_run_is_waited_for_and_then_it_is_our_turn(fleet: Path) -> None:
+    (fleet / "slow").write_text("")
+    first = start("deploy")
+    until_it_installs(first)
+    second = start("restart", "decode-0", "--yes", "--lock-wait", "120")
+    assert second.stderr is not None
+    said = ""
+    while "Waiting up to" not in said:
+        said = second.stderr.readline()
+        assert said, "the second did not wait"
+    assert f"(pid {first.pid})" in said
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    _, rest = second.communicate(timeout=120)
+    assert "The fleet is held" not in rest
+    runs = list_runs(load_fleet(fleet).paths.journal)
+    assert [r.command for r in runs] == ["restart decode-0", "deploy"]
+    (fleet / "slow").unlink()
+
+
+def test_everything_is_written_down_and_no_secret_is(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fleet's tokens travel to the hosts; nothing that keeps records may have them."""
+    assert main(["deploy", "--yes"]) == Exit.OK
+    assert main(["restart", "router", "--yes"]) == Exit.OK
+    assert main(["profile", "set", "default", "PD_QUEUE_TIMEOUT=25", "--reason", "why", "--live"]) in (
+        Exit.OK,
+        Exit.PARTIAL,
+    )
+    assert main(["down"]) == Exit.OK
+    _, history = asked(capsys, "history")
+    ids = {r["command"]: r["id"] for r in history["runs"]}
+    _, whole = asked(capsys, "history", ids["deploy"])
+    steps = {s["id"]: s for s in whole["runs"][0]["steps"]}
+    starts = [s for id, s in steps.items() if "decode-0" in id and s["commands"] and s["host"] == "local"]
+    assert starts and all(s["state"] == "done" and s["seconds"] > 0 for s in steps.values())
+    assert any("put " in c["command"] for s in steps.values() for c in s["commands"])
+    _, record = asked(capsys, "history", "--host", "local", "-n", "200")
+    verbs = {line["verb"] for line in record["lines"]}
+    assert {"deploy", "restart", "down", "profile"} <= verbs
+    assert {line["run"] for line in record["lines"]} <= set(ids.values())
+    assert main(["history", ids["deploy"]]) == Exit.OK
+    text = capsys.readouterr().out
+    paths = load_fleet(fleet).paths
+    kept = [*paths.state.glob("journal.db*"), *paths.state.rglob("audit.jsonl")]
+    assert len(kept) >= 2
+    for token in (paths.token, paths.drill_token):
+        secret = token.read_text().strip()
+        assert secret not in text and secret not in json.dumps(whole)
+        for path in kept:
+            assert secret.encode() not in path.read_bytes(), path
+
+
+def test_history_asks_one_question_at_a_time(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "--host", "local", "--prune", "3"]) == Exit.USAGE
+    assert main(["history", "--host", "loca"]) == Exit.USAGE
+    assert "Did you mean local?" in capsys.readouterr().err
+    assert main(["down"]) == Exit.OK
+    code, document = asked(capsys, "history", "--prune", "0")
+    assert (code, document["pruned"]) == (Exit.OK, 1)
+    (fleet / ".pdctl" / "journal").mkdir()
+    assert main(["history"]) == Exit.OK
+    said = capsys.readouterr().out
+    assert "No run has changed this fleet yet." in said and "earlier version" in said
+
+
+def test_every_stage_of_a_co_restart_is_a_step(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is installed, so it fails; how far it came is written down."""
+    assert main(["restart", "--co"]) != Exit.OK
+    (run,) = list_runs(load_fleet(fleet).paths.journal)
+    assert (run.command, run.state, run.again) == (
+        "restart --co a",
+        "failed",
+        ("restart", "--co", "a", "--yes"),
+    )
+    steps = read_run(load_fleet(fleet).paths.journal, run.id).steps
+    stages = [s for s in steps if s.host == "fleet"]
+    assert stages[0].what == "cell a: hold admissions"
+    assert [s.state for s in stages] == ["done"] * (len(stages) - 1) + ["failed"]
+    assert stages[-1].detail and stages[-1].detail in run.error
+    assert any(s.host == "local" and s.what == "router: hold" for s in steps)
