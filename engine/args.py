@@ -20,7 +20,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--bootstrap-port", type=int, help="prefill: port on which decodes link")
     p.add_argument("--advertise", help="address that peers reach this host by (default: --host)")
     p.add_argument(
-        "--peer", action="append", default=[], metavar="HOST:PORT", help="decode: a prefill's link"
+        "--peer",
+        action="append",
+        default=[],
+        metavar="[NAME=]HOST:PORT",
+        help="decode: a prefill's link, and what to call it before it has said its name",
     )
     p.add_argument("--cell", default="")
     p.add_argument("--tp", type=int, default=1, help="tensor-parallel ranks")
@@ -56,9 +60,15 @@ def _addresses(args: argparse.Namespace) -> None:
     if args.port == args.bootstrap_port:
         raise ConfigError("bad_flag", f"--port and --bootstrap-port are both {args.port}.")
     for peer in args.peer:
-        host, _, port = peer.rpartition(":")
+        host, _, port = _named(peer)[1].rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError("bad_flag", f"--peer {peer} is not HOST:PORT.")
+            raise ConfigError("bad_flag", f"--peer {peer} is not HOST:PORT or NAME=HOST:PORT.")
+
+
+def _named(peer: str) -> tuple[str, str]:
+    """A --peer as (name, address), the name empty where none is given."""
+    name, _, address = peer.rpartition("=")
+    return name, address
 
 
 def check(args: argparse.Namespace, drill: bool) -> None:
@@ -90,7 +100,8 @@ def config_from(args: argparse.Namespace, model: Path, token: str, drill: bool) 
         port=args.port,
         bootstrap_port=args.bootstrap_port,
         advertise=args.advertise or args.host,
-        peers=tuple(args.peer),
+        peers=tuple(_named(peer)[1] for peer in args.peer),
+        peer_names={address: name for name, address in map(_named, args.peer) if name},
         cell=args.cell,
         tp=args.tp,
         dtype=args.dtype,

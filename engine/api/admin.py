@@ -15,12 +15,16 @@ from starlette.routing import Route
 from engine.api.client import GroupClient
 from engine.core.errors import RequestError
 from engine.http.auth import require_admin, require_drill
-from engine.http.body import convert, read_object
+from engine.http.body import convert_args, read_object
 from engine.http.errors import ParamError, json_response
 
 # The group answers a verb within a step or two; a drain may take as long as it was given on top.
 _VERB_DEADLINE = 15.0
 Seconds = Annotated[float, Meta(ge=0, le=86400)]
+
+
+class NoArgs(msgspec.Struct):
+    pass
 
 
 class AbortArgs(msgspec.Struct):
@@ -56,7 +60,7 @@ class Admin:
             raise RequestError("admin_timeout", f"The engine did not answer {verb}.", 504, hint) from None
 
     async def abort(self, document: dict[str, Any]) -> dict[str, Any]:
-        args = convert(document, AbortArgs)
+        args = convert_args(document, AbortArgs)
         if (args.id is None) == (args.room is None):
             raise ParamError("id", "Give either id or room.")
         async with asyncio.timeout(_VERB_DEADLINE):
@@ -65,17 +69,18 @@ class Admin:
             return {"aborted": await self._client.abort_room(args.room or 0, "admin")}
 
     async def drain(self, document: dict[str, Any]) -> dict[str, Any]:
-        args = convert(document, DrainArgs)
+        args = convert_args(document, DrainArgs)
         return await self._tell("drain", msgspec.to_builtins(args), args.timeout or 0.0)
 
-    async def resume(self, _: dict[str, Any]) -> dict[str, Any]:
+    async def resume(self, document: dict[str, Any]) -> dict[str, Any]:
+        convert_args(document, NoArgs)
         return await self._tell("resume", {})
 
     async def timeouts(self, document: dict[str, Any]) -> dict[str, Any]:
         return await self._tell("timeouts", document)
 
     async def faults(self, document: dict[str, Any]) -> dict[str, Any]:
-        return await self._tell("faults", msgspec.to_builtins(convert(document, FaultArgs)))
+        return await self._tell("faults", msgspec.to_builtins(convert_args(document, FaultArgs)))
 
     def _route(
         self, path: str, verb: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], drill: bool = False

@@ -98,10 +98,10 @@ class GroupClient:
 
         Closing the iterator early aborts the request. RequestError when the id is in use here.
         """
-        if request.id in self._streams:
-            raise RequestError("invalid_request", f"Request id {request.id} is in use.", 409)
         if self._over is not None:
             raise RequestError(self._over[0], self._over[1], status_of(self._over[0]))
+        if request.id in self._streams:
+            raise RequestError("invalid_request", f"Request id {request.id} is in use.", 409)
         stream: asyncio.Queue[Out] = asyncio.Queue()
         self._streams[request.id] = stream
         ended = False

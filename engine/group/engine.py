@@ -103,8 +103,10 @@ class Engine:
 
     def _unlinked(self) -> str:
         """Why no prefill is linked, as far as the link knows."""
+        names = self.config.peer_names
         known = [
-            (p.get("instance") or p["address"], p["error"]) for p in self.client.snapshot.get("peers", [])
+            (p.get("instance") or names.get(p["address"], p["address"]), p["error"])
+            for p in self.client.snapshot.get("peers", [])
         ]
         errors = [f"{peer}: {error}" for peer, error in known if error]
         return "no prefill is linked" + (f" ({'; '.join(errors)})" if errors else "")

@@ -24,7 +24,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     bootstrap_port: int | None = None
     advertise: str
-    peers: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()  # addresses
+    peer_names: dict[str, str] = {}  # address -> what to call it while it has not said its name
     cell: str = ""
     tp: int = 1
     dtype: str = "float32"

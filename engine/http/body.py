@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import re
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ MAX_BODY = 8 << 20
 BODY_DEADLINE = 30.0
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 async def read_body(request: Request) -> bytes:
@@ -64,3 +66,15 @@ def convert(document: object, kind: type[T]) -> T:
         if missing:
             param = f"{param}.{missing[1]}".lstrip(".")
         raise ParamError(param, f"{_PATH.sub('', text)} ({param or 'body'}).") from None
+
+
+def convert_args(document: dict[str, Any], kind: type[S]) -> S:
+    """As `convert`, and no key may be left over: a misspelt argument of a verb would act as its default."""
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    for key in document:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, 1)
+            known = f"Known: {', '.join(names)}." if names else "This verb takes none."
+            hint = f"Did you mean {near[0]}?" if near else known
+            raise ParamError(key, f"{key} is not an argument of this verb.", hint=hint)
+    return convert(document, kind)

@@ -14,13 +14,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.http.auth import require_admin
-from engine.http.body import convert, read_object
+from engine.http.body import convert_args, read_object
 from engine.http.errors import json_response
 from engine.http.timeouts import set_timeouts
 from engine.router.core import Router
 
 Answer = dict[str, Any]
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class NoArgs(msgspec.Struct):
+    pass
 
 
 class HoldArgs(msgspec.Struct):
@@ -52,12 +56,12 @@ class Admin:
 
     def hold(self, document: dict[str, Any]) -> dict[str, Any]:
         """`timeout` stands in for PD_ROUTER_HOLD_TIMEOUT during this hold; it does not end the hold."""
-        self._router.admission.hold(convert(document, HoldArgs).timeout)
+        self._router.admission.hold(convert_args(document, HoldArgs).timeout)
         return self._admission()
 
     async def drain(self, document: dict[str, Any]) -> dict[str, Any]:
         """Hold, and wait until no engine has a leg, PD_DRAIN_TIMEOUT or `timeout` at most; ends nothing."""
-        limit = convert(document, DrainArgs).timeout
+        limit = convert_args(document, DrainArgs).timeout
         self._router.admission.hold()
         until = time.monotonic() + (self._router.settings["drain"] if limit is None else limit)
         while (active := self._active()) and time.monotonic() < until:
@@ -67,15 +71,16 @@ class Admin:
     def _active(self) -> int:
         return sum(engine.active for engine in self._router.pairs.engines.values())
 
-    def resume(self, _: dict[str, Any]) -> dict[str, Any]:
+    def resume(self, document: dict[str, Any]) -> dict[str, Any]:
+        convert_args(document, NoArgs)
         self._router.admission.resume()
         return self._admission()
 
     def abort(self, document: dict[str, Any]) -> dict[str, Any]:
-        return {"aborted": self._router.abort(convert(document, AbortArgs).id)}
+        return {"aborted": self._router.abort(convert_args(document, AbortArgs).id)}
 
     def cordon(self, document: dict[str, Any]) -> dict[str, Any]:
-        args = convert(document, CordonArgs)
+        args = convert_args(document, CordonArgs)
         engine = self._router.pairs.cordon(args.engine, args.cordoned)
         self._router.admission.changed()
         return {"engine": engine.instance, "cordoned": engine.cordoned, "active": engine.active}

@@ -42,13 +42,8 @@ def fleet_text(draft: Draft, name: str, hosts: dict[str, list[str]], notes: Sequ
     for unit in draft.engines:
         lines += ["", f"# {unit.where}", f"[cells.a.engines.{unit.name}]", *_engine(draft, unit)]
     if draft.router is not None:
-        lines += [
-            "",
-            f"# {draft.router.where}",
-            "[router]",
-            'name = "router"',
-            *_started(draft, draft.router),
-        ]
+        lines += ["", f"# {draft.router.where}", "[router]", 'name = "router"', *_head(draft.router)]
+        lines += _started(draft, draft.router)
     return "\n".join(lines) + "\n"
 
 
@@ -58,7 +53,8 @@ def _reminders(notes: Sequence[Note]) -> Iterator[str]:
         yield "# Not in this file:"
     for note in said:
         text = masked(" ".join(note.text.split()))[:90]
-        yield f"#   {note.where}  {text}  ({note.grade}: {note.what})".replace("\x7f", "").rstrip()
+        line = f"#   {note.where}  {text}  ({note.grade}: {note.what})"
+        yield "".join(c for c in line if c.isprintable())
 
 
 def _engine(draft: Draft, unit: UnitDraft) -> list[str]:

@@ -30,7 +30,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before restar
 Detailed = Annotated[
     bool, typer.Option("--detailed-exitcode", help="With --plan: exit 8 when changes are pending.")
 ]
-Wait = Annotated[float, typer.Option(help="Deadline of each wait for readiness, seconds.")]
+Wait = Annotated[float, typer.Option(min=0, help="Deadline of each wait for readiness, seconds.")]
 
 
 def command(

@@ -14,6 +14,7 @@ from pdctl.fleet.names import nearest
 from pdctl.flows import co_restart
 from pdctl.flows.changing import changing, doing
 from pdctl.flows.context import Context
+from pdctl.flows.hooks import Hooks
 from pdctl.flows.ready import wait_ready
 from pdctl.remote.journal import Call
 from pdctl.render.co_restart import show
@@ -29,7 +30,7 @@ def command(
         bool, typer.Option("--co", help="Hold admissions and restart the whole cell in order.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[float, typer.Option(help="Deadline for readiness, seconds.")] = 600.0,
+    wait: Annotated[float, typer.Option(min=0, help="Deadline for readiness, seconds.")] = 600.0,
     lock_wait: LockWait = 0.0,
 ) -> Exit:
     """Restart one unit alone (says what that risks), or with --co a cell's engines together."""
@@ -73,12 +74,16 @@ def _cell(context: Context, name: str | None) -> Cell:
 def _together(context: Context, cell: Cell, as_json: bool, lock_wait: float) -> Exit:
     call = Call(f"restart --co {cell.name}", ("restart", "--co", cell.name, "--yes"))
     with changing(context, call, lock_wait) as journal:
+        hooks = Hooks(context, list(dict.fromkeys(e.host for e in cell.engines)))
+        hooks.before("co-restart", PDCTL_CELL=cell.name)
         report = co_restart.run(context, cell.name, context.say)
+        hooks.after("co-restart", "done" if report.ok else "failed", PDCTL_CELL=cell.name)
         journal.note("co-restart", report=report.document())
         if not report.ok:
             machine = report.cells[-1].machine
             state = "interrupted" if report.exit is Exit.INTERRUPTED else "failed"
-            journal.ends(state, f"{machine.at}: {machine.reason or machine.event}")
+            why = f"{machine.at}: {machine.reason or machine.event}" if machine.at else "no router runs"
+            journal.ends(state, why)
     if as_json:
         show_json(report.document())
     else:

@@ -41,7 +41,7 @@ def unit_of(status: UnitStatus) -> Unit:
     return Unit(
         name=status.name,
         state=_STATES.get(status.state, status.state),
-        wanted=status.state not in ("inactive", "deactivating"),
+        wanted=status.wanted or status.state not in ("inactive", "deactivating"),
         pid=status.pid,
         exit=exit,
         restarts=status.restarts,

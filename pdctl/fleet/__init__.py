@@ -7,7 +7,7 @@
     Engine: name, cell, role, kind, host, address, port, bootstrap_port, tp, url, profile, env, spec
     Router: name, host, address, port, url, profile, env
     Fleet.paths: state (.pdctl), token, drill_token, journal, evidence, profiles
-    Fleet.host_paths(host) -> HostPaths: root, releases, current, units, env, log, run
+    Fleet.host_paths(host) -> HostPaths: root, tree, deployment, unit, env, log, run
 
     load_profile(fleet.paths.profiles, name) -> Profile      (pdctl.fleet.profile)
     Profile.values[ENV] -> Value(env, value, side, reason, origin, verified); .is_verified

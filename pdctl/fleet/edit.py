@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue import known, other_names
 from pdctl.fleet.chain import chain_problems
 from pdctl.fleet.names import nearest
-from pdctl.fleet.profile import load_profile
+from pdctl.fleet.profile import Profile, load_profile
 from pdctl.fleet.schema import Verified
 
 
@@ -29,6 +30,26 @@ class Change:
     file: Path
 
 
+@dataclass(frozen=True)
+class Edit:
+    """A profile file's text as it is and as it is to be; nothing is written before `apply`."""
+
+    path: Path
+    before: str
+    after: str
+
+    def apply(self) -> None:
+        """ConfigError, and the file as it was, when the text is no valid profile or was changed meanwhile."""
+        if self.path.read_text(encoding="utf-8") != self.before:
+            raise ConfigError("changed_meanwhile", f"{self.path} was changed meanwhile.", "Run it again.")
+        write_profile(self.path, self.after)
+        try:
+            load_profile(self.path.parent, self.path.stem)
+        except ConfigError:
+            write_profile(self.path, self.before)
+            raise
+
+
 def set_value(
     folder: Path, profile: str, env: str, value: str, reason: str, by: str, side: str | None = None
 ) -> Change:
@@ -37,22 +58,39 @@ def set_value(
     ConfigError for an unknown variable, a bad value, an empty reason, or timeouts left out of order.
     """
     before = load_profile(folder, profile)
+    row = _row(before, env, value, reason, by, side)
+    _check_order(before, {env: value})
+    _edited(folder, profile, {env: row}, keep=("verified",)).apply()
+    old = before.values[env].value if env in before.values else ""
+    return Change(env, old, value, row["side"], folder / f"{profile}.toml")
+
+
+def set_values(folder: Path, profile: str, values: Mapping[str, tuple[str, str]], by: str) -> Edit:
+    """The edit that gives variables a (value, reason) each, all at once; ConfigError as set_value."""
+    before = load_profile(folder, profile)
+    rows = {env: _row(before, env, value, reason, by, None) for env, (value, reason) in values.items()}
+    _check_order(before, {env: value for env, (value, _) in values.items()})
+    return _edited(folder, profile, rows, keep=("verified",))
+
+
+def _row(before: Profile, env: str, value: str, reason: str, by: str, side: str | None) -> dict[str, Any]:
     if not reason.strip():
         raise ConfigError("no_reason", "A value needs a reason.", "Pass --reason.")
-    row = {
+    return {
         "value": value,
         "side": _side(env, value, side, before.values[env].side if env in before.values else None),
         "reason": reason.strip(),
         "changed_at": now(),
         "changed_by": by,
     }
-    numbers = before.numbers() | ({env: float(value)} if env in known() else {})
+
+
+def _check_order(before: Profile, values: Mapping[str, str]) -> None:
+    numbers = before.numbers() | {env: float(value) for env, value in values.items() if env in known()}
     worse = [p for p in chain_problems(numbers) if p not in chain_problems(before.numbers())]
     if worse:
-        raise ConfigError("out_of_order", f"{env}={value} would put timeouts out of order.", details=worse)
-    _update(folder, profile, env, row, keep=("verified",))
-    old = before.values[env].value if env in before.values else ""
-    return Change(env, old, value, row["side"], folder / f"{profile}.toml")
+        said = ", ".join(f"{env}={value}" for env, value in values.items())
+        raise ConfigError("out_of_order", f"{said} would put timeouts out of order.", details=worse)
 
 
 def set_verified(folder: Path, profile: str, env: str, record: Verified) -> None:
@@ -62,7 +100,8 @@ def set_verified(folder: Path, profile: str, env: str, record: Verified) -> None
         raise ConfigError("no_value", f"Profile {profile} has no value {env}.")
     row: dict[str, Any] = {"value": value.value, "side": value.side, "reason": value.reason}
     fields = {k: v for k, v in record.model_dump().items() if v is not None}
-    _update(folder, profile, env, {**row, "verified": fields}, keep=("changed_at", "changed_by"))
+    wanted = {env: {**row, "verified": fields}}
+    _edited(folder, profile, wanted, keep=("changed_at", "changed_by")).apply()
 
 
 def now() -> str:
@@ -90,15 +129,20 @@ def _side(env: str, value: str, side: str | None, before: str | None) -> str:
     return variable.side
 
 
-def _update(folder: Path, profile: str, env: str, row: dict[str, Any], keep: tuple[str, ...]) -> None:
-    """Replace the keys of one value's table; keys in `keep` that `row` does not name stay as they are."""
+def _edited(folder: Path, profile: str, rows: Mapping[str, dict[str, Any]], keep: tuple[str, ...]) -> Edit:
+    """Replace the keys of these values' tables; keys in `keep` that a row does not name stay as they are."""
     path = folder / f"{profile}.toml"
     original = path.read_text(encoding="utf-8")
     document = tomlkit.parse(original)
     values = document.setdefault("values", tomlkit.table(is_super_table=True))
-    if env not in values:
-        values[env] = tomlkit.table()
-    table = values[env]
+    for env, row in rows.items():
+        if env not in values:
+            values[env] = tomlkit.table()
+        _fill(values[env], row, keep)
+    return Edit(path, original, tomlkit.dumps(document))
+
+
+def _fill(table: Any, row: dict[str, Any], keep: tuple[str, ...]) -> None:
     for key in list(table):
         if key not in row and key not in keep:
             del table[key]
@@ -109,15 +153,10 @@ def _update(folder: Path, profile: str, env: str, row: dict[str, Any], keep: tup
             table[key] = inner
         else:
             table[key] = value
-    _write(path, tomlkit.dumps(document))
-    try:
-        load_profile(folder, profile)
-    except ConfigError:
-        _write(path, original)
-        raise
 
 
-def _write(path: Path, text: str) -> None:
+def write_profile(path: Path, text: str) -> None:
+    """Whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -43,14 +43,6 @@ class HostPaths:
 
     root: str
 
-    @property
-    def releases(self) -> str:
-        return f"{self.root}/releases"
-
-    @property
-    def current(self) -> str:
-        return f"{self.root}/current"
-
     def tree(self, id: str) -> str:
         return f"{self.root}/trees/{id}"
 

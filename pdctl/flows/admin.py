@@ -44,6 +44,12 @@ def _post(
     return answer
 
 
+def timeouts(ctx: Context, url: str, timeout: float = 10.0) -> dict[str, float]:
+    """The timeouts in force by name, seconds, as the verb that sets them answers: it is given none to set."""
+    answer = _post(ctx, url, "timeouts", {}, False, timeout)
+    return {name: float(row["value"]) for name, row in answer.items()}
+
+
 def get(ctx: Context, url: str, path: str, timeout: float = 5.0) -> dict[str, Any]:
     """GET a document; UnreachableError when the answer is not 200."""
     status, answer = call(ctx, "GET", f"{url}{path}", timeout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from pdctl.fleet.model import Fleet
@@ -23,19 +23,32 @@ def changing(ctx: Context, call: Call, lock_wait: float = 0.0) -> Iterator[Journ
     when its host cannot be asked. Nothing was changed in both cases.
     """
     run = new_run()
+    with (
+        hold(fleet_lock(ctx), f"pdctl {call.command}", run, ctx.say, lock_wait) as lease,
+        _written(ctx, call, run, lease.check) as journal,
+    ):
+        if lease.over is not None:
+            taken = f"took over the lock of a run that is dead: {lease.over.words()}"
+            journal.step("lock", ctx.fleet.control, taken, "done", 0.0)
+        yield journal
+
+
+def beside(ctx: Context, call: Call) -> AbstractContextManager[Journal]:
+    """A run without the lock: for what must be possible while another run holds the fleet."""
+    return _written(ctx, call, new_run(), lambda: None)
+
+
+@contextmanager
+def _written(ctx: Context, call: Call, run: str, check: Callable[[], None]) -> Iterator[Journal]:
     audit = audit_of(ctx, call.command, run)
-    with hold(fleet_lock(ctx), f"pdctl {call.command}", run, ctx.say, lock_wait) as lease:
-        links = Links(inputs(ctx.fleet), ctx.resumes, lease.check, audit, ctx.say)
-        try:
-            with Journal(ctx.fleet.paths.journal, call, run, links) as journal:
-                if lease.over is not None:
-                    taken = f"took over the lock of a run that is dead: {lease.over.words()}"
-                    journal.step("lock", ctx.fleet.control, taken, "done", 0.0)
-                ctx.journal = journal
-                yield journal
-        finally:
-            ctx.journal = None
-            audit.close()
+    links = Links(inputs(ctx.fleet), ctx.resumes, check, audit, ctx.say)
+    try:
+        with Journal(ctx.fleet.paths.journal, call, run, links) as journal:
+            ctx.journal = journal
+            yield journal
+    finally:
+        ctx.journal = None
+        audit.close()
 
 
 def doing(

@@ -15,6 +15,7 @@ from pdctl.adapters.picture import Sample
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
 from pdctl.facts.missing import Missing
 from pdctl.flows import check_edges, check_machine, check_transfer, check_ucx, check_units
+from pdctl.flows.changing import fleet_lock
 from pdctl.flows.check_hosts import HostState, Launch, look
 from pdctl.flows.check_reach import apart, walk, ways
 from pdctl.flows.check_report import CheckReport, Line, fail, ordered
@@ -41,7 +42,7 @@ def check(
     lines = [_away(h, s) for h, s in looked.items() if isinstance(s, PdctlError)]
     wanted = ways(ctx.fleet, states)
     ctx.wait("trying the addresses")
-    walked = walk(ctx, states, wanted)
+    walked = walk(ctx, states, wanted, _quiet(ctx, states))
     lines += _hosts(ctx, states)
     lines += check_edges.agreement(ctx.fleet, states, pictures := asking.result())
     lines += check_edges.addresses(states, walked, wanted)
@@ -68,6 +69,20 @@ def _hosts(ctx: Context, states: Mapping[str, HostState]) -> Iterator[Line]:
         yield from check_units.lines(state)
         yield from check_ucx.lines(state, across)
     yield from (line for line in clocks if line.subject not in states)
+
+
+def _quiet(ctx: Context, states: Mapping[str, HostState]) -> bool:
+    """Whether no other run of pdctl changes the fleet now; its own is no hindrance, and a lock by hand says
+    that nobody does."""
+    if ctx.journal is not None:
+        return True
+    if ctx.fleet.control not in states:
+        return False
+    try:
+        holder = fleet_lock(ctx).look()
+    except PdctlError:
+        return False
+    return holder is None or holder.stale or holder.manual
 
 
 def _away(host: str, error: PdctlError) -> Line:

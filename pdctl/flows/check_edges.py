@@ -106,6 +106,8 @@ def _address(states: States, ways: Ways, way: Way) -> Line:
         return skip(subject, "address", result, wanted)
     listened = target.name in ways.ears and way.port in ways.ears[target.name].ports
     runs = bool(target.pids(way.engine.name))
+    if result.error == REFUSED and not listened and not runs:
+        return skip(subject, "address", f"not known: {way.engine.name} does not listen now", wanted)
     if result.ok:
         by = "a listener of pdctl's" if listened else way.engine.name if runs else "whoever holds the port"
         return ok(

@@ -51,7 +51,7 @@ def _python(state: HostState) -> Iterator[Line]:
 def _libraries(state: HostState, found: Python, wanted: str) -> Line:
     lacking = [name for name, version in found.dists.items() if version is None]
     if lacking:
-        fix = f"{found.path} -m pip install 'pdctl[engine]'"
+        fix = f"{found.path} -m pip install -c constraints.txt '.[engine]'"
         return fail(state.name, "python", f"{found.path} lacks {', '.join(lacking)}", wanted, fix)
     shown = ", ".join(f"{name} {found.dists[name]}" for name in ("torch", "nixl") if name in found.dists)
     return ok(state.name, "python", f"{found.path} is {found.words}, {shown}", wanted)

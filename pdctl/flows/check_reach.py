@@ -1,7 +1,8 @@
 """Preflight of the ways between hosts: every address tried from where it will be used.
 
 On ports that nobody listens on yet the host itself listens for a moment, with a nonce, so that an address
-that leads elsewhere (127.0.0.1, another machine's) is not taken for the right one.
+that leads elsewhere (127.0.0.1, another machine's) is not taken for the right one. Never on the port of a
+unit that may start meanwhile: it would find its port taken.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pdctl.flows.context import Context
 from pdctl.remote.fanout import begin, fan_out
 
 # A connect is given up after the first; ears wait for late visitors until the second, seconds.
-CONNECT, EAR = 4.0, 10.0
+CONNECT, EAR = 4.0, 8.0
 # IPv4 and UDP headers, IPv6 and UDP headers; the largest UDP payload.
 HEAD4, HEAD6, UDP_MAX = 28, 48, 65507
 
@@ -89,9 +90,9 @@ def apart(one: HostState, other: HostState) -> bool:
     return one.name != other.name
 
 
-def walk(ctx: Context, states: Mapping[str, HostState], wanted: Sequence[Way]) -> Ways:
-    """Listen where nobody does, and try every way at once."""
-    ears = _ears(states, wanted)
+def walk(ctx: Context, states: Mapping[str, HostState], wanted: Sequence[Way], quiet: bool = True) -> Ways:
+    """Listen where nobody does, and try every way at once. `quiet`: nobody else starts units now."""
+    ears = _ears(states, wanted, quiet)
     listening: list[Future[Any]] = [begin(partial(_listen, ctx, ear)) for ear in ears.values()]
     sources = list(dict.fromkeys(way.source for way in wanted))
     found = fan_out(sources, lambda source: _try(ctx, source, states, wanted, ears))
@@ -101,7 +102,7 @@ def walk(ctx: Context, states: Mapping[str, HostState], wanted: Sequence[Way]) -
     return Ways(tried, ears)
 
 
-def _ears(states: Mapping[str, HostState], wanted: Sequence[Way]) -> dict[str, Ear]:
+def _ears(states: Mapping[str, HostState], wanted: Sequence[Way], quiet: bool) -> dict[str, Ear]:
     ears: dict[str, Ear] = {}
     for way in wanted:
         target = states[way.engine.host]
@@ -110,9 +111,15 @@ def _ears(states: Mapping[str, HostState], wanted: Sequence[Way]) -> dict[str, E
         )
         ear.udp = target.spare[0] if target.spare else None
         ear.visitors.add(way.source)
-        if way.port not in ear.ports and _free(target, way.port):
+        if quiet and way.port not in ear.ports and _idle(target, way.engine.name) and _free(target, way.port):
             ear.ports.append(way.port)
     return {host: ear for host, ear in ears.items() if ear.ports}
+
+
+def _idle(state: HostState, unit: str) -> bool:
+    """Whether its supervisor leaves it alone."""
+    found = state.facts[unit].unit
+    return known(found) and found.state in ("absent", "stopped", "failed")
 
 
 def _free(state: HostState, port: int) -> bool:

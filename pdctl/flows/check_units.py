@@ -82,9 +82,12 @@ def _indices(engine: Engine) -> list[int]:
 
 
 def _gpu(state: HostState, engine: Engine) -> Iterator[Line]:
-    if not _gpu_wanted(engine):
+    """An engine with a command of its own may use any GPU that is there, unless the fleet file names some."""
+    if not _gpu_wanted(engine) and (engine.kind == "bundled" or isinstance(state.gpus, Missing)):
         return
     indices = _indices(engine)
+    if not _gpu_wanted(engine) and known(state.gpus):
+        indices = [g.index for g in state.gpus.gpus]
     wanted = f"GPU {', '.join(map(str, indices))}, held by nobody else"
     if isinstance(state.gpus, Missing):
         fix = f"install the NVIDIA driver on {state.name}; `nvidia-smi` there must list the GPUs"
@@ -98,10 +101,10 @@ def _gpu(state: HostState, engine: Engine) -> Iterator[Line]:
         yield fail(engine.name, "gpu", f"{state.name} has GPU {shown}", wanted, fix)
         return
     mine = frozenset().union(*(state.pids(unit.name) for unit in state.units))
-    foreign = {n: h for n in indices for h in state.gpus.holders_of(n) if not h.of(mine)}
+    foreign = [(n, h) for n in indices for h in state.gpus.holders_of(n) if not h.of(mine)]
     if foreign:
-        held = "; ".join(f"GPU {n}: {h.words}" for n, h in foreign.items())
-        pids = " ".join(str(h.pid) for h in foreign.values())
+        held = "; ".join(f"GPU {n}: {h.words}" for n, h in foreign)
+        pids = " ".join(str(h.pid) for _, h in foreign)
         yield fail(engine.name, "gpu", held, wanted, f"end it (ps -fp {pids}), or choose other GPUs")
         return
     names = ", ".join(sorted({g.name for g in state.gpus.gpus if g.index in indices}))

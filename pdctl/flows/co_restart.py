@@ -31,7 +31,7 @@ def run(ctx: Context, cell: str | None, progress: Progress) -> CoRestartReport:
     for each in cells:
         report = _one(ctx, each, progress)
         done.append(report)
-        if not report.ok:
+        if not report.done:
             break
     return CoRestartReport(tuple(done))
 
@@ -93,16 +93,19 @@ def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
     seconds: dict[str, float] = {}
     held_at = time.monotonic()
     out: float | None = None
-    while not machine.final:
-        stage = machine.stage
-        progress(f"cell {cell.name}: {stage}")
-        begin = time.monotonic()
-        machine = _attempt(machine, actions[stage])
-        seconds[stage.name.lower()] = time.monotonic() - begin
-        if stage is Stage.HOLD:
-            held_at = time.monotonic()
-        if machine.stage is Stage.DONE:
-            out = time.monotonic() - held_at
+    try:
+        while not machine.final:
+            stage = machine.stage
+            progress(f"cell {cell.name}: {stage}")
+            begin = time.monotonic()
+            machine = _attempt(machine, actions[stage])
+            seconds[stage.name.lower()] = time.monotonic() - begin
+            if stage is Stage.HOLD:
+                held_at = time.monotonic()
+            if machine.stage is Stage.DONE:
+                out = time.monotonic() - held_at
+    finally:
+        steps.let_go()
     if machine.stage is not Stage.DONE:
         progress(f"cell {cell.name}: {machine.at} {machine.event}: {machine.reason}")
     return _report(steps, machine, seconds, out)
@@ -110,7 +113,7 @@ def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
 
 def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: float | None) -> CellReport:
     order = [*steps.prefills, *steps.decodes]
-    true_now = truth(machine, steps.alone)
+    true_now = truth(machine, steps.alone, steps.routed)
     if machine.stage is not Stage.DONE:
         true_now += steps.observe()
     return CellReport(
@@ -123,6 +126,6 @@ def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: floa
         canaries=tuple(steps.canaries),
         notes=tuple(steps.notes),
         true_now=tuple(true_now),
-        next=next_command(machine, steps.cell.name),
+        next=next_command(machine, steps.cell.name, steps.routed),
         routed=steps.routed,
     )

@@ -42,13 +42,23 @@ class CellReport:
     routed: bool = True
 
     @property
-    def ok(self) -> bool:
+    def done(self) -> bool:
+        """The engines are new, linked and proved."""
         return self.machine.stage is Stage.DONE
+
+    @property
+    def ok(self) -> bool:
+        """Done, and served."""
+        return self.done and self.routed
 
 
 @dataclass(frozen=True)
 class CoRestartReport:
     cells: tuple[CellReport, ...]
+
+    @property
+    def done(self) -> bool:
+        return bool(self.cells) and all(cell.done for cell in self.cells)
 
     @property
     def ok(self) -> bool:
@@ -60,8 +70,8 @@ class CoRestartReport:
 
         FINDINGS too when all went well and no router runs: an operator's script must not take it for served.
         """
-        if self.ok:
-            return Exit.OK if all(cell.routed for cell in self.cells) else Exit.FINDINGS
+        if self.done:
+            return Exit.OK if self.ok else Exit.FINDINGS
         last = self.cells[-1].machine
         if last.event is Event.INTERRUPTED:
             return Exit.INTERRUPTED

@@ -93,25 +93,28 @@ def advance(machine: Machine, event: Event, reason: str = "") -> Machine:
     return replace(machine, stage=end, at=machine.stage, event=event, reason=reason)
 
 
-def truth(machine: Machine, alone: bool = True) -> list[str]:
+def truth(machine: Machine, alone: bool = True, routed: bool = True) -> list[str]:
     """What is true now, as sentences, from the stages passed; the driver adds what it can observe.
 
-    `alone`: the router holds everything, because no other cell serves.
+    `alone`: the router holds everything, because no other cell serves. `routed`: a router runs.
     """
     if machine.stage is Stage.DONE:
-        return ["Both sides run new lives, every edge is linked and answered, admissions are open."]
+        after = "admissions are open" if routed else "and no router runs, so nothing is served"
+        return [f"Both sides run new lives, every edge is linked and answered, {after}."]
     if machine.stage is Stage.UNTOUCHED:
         if machine.event is Event.FAILED:
             return ["Nothing was stopped. Admissions are as they were."]
         return ["Nothing was stopped. The hold may yet reach the router; `pdctl resume` ends it."]
     done = set(machine.passed)
     lines = ["The cell is cordoned: the router sends it nothing, other cells serve."]
-    if alone:
+    if not routed:
+        lines = ["No router runs, so nothing is served."]
+    elif alone:
         lines = ["Admissions are held: new requests wait at the router until its hold timeout, then fail."]
     if Stage.START_DECODE in done:
-        lines.append("Prefills and decodes run new lives.")
+        lines.append("Prefills and decodes were started anew.")
     elif Stage.START_PREFILL in done:
-        lines.append("Prefills run new lives; decodes are stopped or starting.")
+        lines.append("Prefills were started anew; decodes are stopped or starting.")
     elif Stage.STOP_PREFILL in done:
         lines.append("Every engine of the cell was stopped.")
     elif Stage.STOP_DECODE in done:
@@ -125,10 +128,10 @@ def truth(machine: Machine, alone: bool = True) -> list[str]:
     return lines
 
 
-def next_command(machine: Machine, cell: str) -> str:
+def next_command(machine: Machine, cell: str, routed: bool = True) -> str:
     """What to run next; "" when nothing is left to do. A co-restart may always be begun again."""
     if machine.stage is Stage.DONE:
-        return ""
+        return "" if routed else "pdctl deploy"
     if machine.at is Stage.RESUME:
         return "pdctl resume"
     return f"pdctl restart --co {cell}"

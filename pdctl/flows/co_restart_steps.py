@@ -11,7 +11,7 @@ from concurrent.futures import wait
 from functools import partial
 from typing import Any, TypeVar
 
-from pdctl.errors import DeadlineError, PdctlError, UnreachableError
+from pdctl.errors import DeadlineError, PdctlError
 from pdctl.facts import leftovers
 from pdctl.facts.collect import unit_of
 from pdctl.facts.missing import Missing
@@ -21,6 +21,7 @@ from pdctl.flows import admin
 from pdctl.flows.asking import ask_host
 from pdctl.flows.changing import doing
 from pdctl.flows.co_restart_canary import Canary, send
+from pdctl.flows.co_restart_hold import Admissions, caught_up
 from pdctl.flows.co_restart_report import Start
 from pdctl.flows.context import Context
 from pdctl.flows.waiting import until
@@ -58,7 +59,7 @@ class Steps:
         self._prints: dict[str, leftovers.Footprint] = {}
         self._drain = DRAIN_DEFAULT
         self._began: dict[str, float] = {}
-        self.routed = True
+        self._admissions = Admissions(ctx, cell, alone, self.notes)
 
     # hold, drain
 
@@ -70,19 +71,16 @@ class Steps:
             limit = (state.get("timeouts") or {}).get("drain") or {}
             self._drain = max(0.0, float(limit.get("value", self._drain)))
         self._remember()
-        router = self._ctx.fleet.router
-        try:
-            if self.alone:
-                admin.post(self._ctx, router.url, "hold", timeout=seconds)
-                return
-            for engine in self.cell.engines:
-                body = {"engine": engine.name, "cordoned": True}
-                admin.post(self._ctx, router.url, "cordon", body, timeout=seconds)
-        except UnreachableError as error:
-            if "refused" not in error.message:
-                raise StageFailed("router_silent", f"The router does not answer: {error.message}") from None
-            self.routed = False
-            self.notes.append("The router does not run: there were no admissions to hold.")
+        self._admissions.hold(seconds)
+
+    @property
+    def routed(self) -> bool:
+        """Whether a router runs that could be held."""
+        return self._admissions.routed
+
+    def let_go(self) -> None:
+        """The run ends here, whatever it came to."""
+        self._admissions.let_go()
 
     def _remember(self) -> None:
         """What every engine of the cell owns while it lives, in one question a host."""
@@ -190,13 +188,18 @@ class Steps:
         new = state.get("incarnation")
         if new and new != self._was.get(engine.name):
             return ""
-        unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
-        if unit.state in ("failed", "absent", "stopped"):
-            tail = self._ctx.units_of(engine).logs(engine.name, 1)
-            said = f" It said: {tail[-1]}" if tail else ""
-            why = unit.reason or meaning(unit.exit)
-            raise StageFailed("start_failed", f"{engine.name} did not start ({unit.state}: {why}).{said}")
+        self._alive(engine)
         return f"{engine.name} answers nothing" if not new else f"{engine.name} still shows its old life"
+
+    def _alive(self, engine: Engine) -> None:
+        """StageFailed, with its last words, for an engine whose supervisor has given it up."""
+        unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
+        if unit.state not in ("failed", "absent", "stopped"):
+            return
+        tail = self._ctx.units_of(engine).logs(engine.name, 1)
+        said = f" It said: {tail[-1]}" if tail else ""
+        why = unit.reason or meaning(unit.exit)
+        raise StageFailed("start_failed", f"{engine.name} did not start ({unit.state}: {why}).{said}")
 
     def link(self, seconds: float) -> None:
         """Every engine ready, every edge linked by the lives that run now, seen from both ends."""
@@ -208,7 +211,11 @@ class Steps:
         for engine in self.cell.engines:
             state = states[engine.name]
             start = self.starts.get(engine.name)
-            if not state.get("ready"):
+            if not state:
+                # It answered a moment ago: gone for good, or on its way back.
+                self._alive(engine)
+                missing = missing or f"{engine.name} answers nothing"
+            elif not state.get("ready"):
                 missing = missing or f"{engine.name} is not ready ({', '.join(state.get('not_ready', []))})"
             elif start and start.ready_s is None:
                 took = time.monotonic() - self._began[engine.name]
@@ -242,31 +249,18 @@ class Steps:
         if not self.routed:
             self.notes.append("Nothing is served yet: start the router with `pdctl deploy`.")
             return
-        router = self._ctx.fleet.router
-        try:
-            until(self._router_behind, seconds / 2, 0.1)
-        except DeadlineError as error:
-            self.notes.append(f"Resumed although the router lags: {error.message}")
-        if self.alone:
-            admin.post(self._ctx, router.url, "resume", timeout=seconds / 2)
-            return
-        for engine in self.cell.engines:
-            body = {"engine": engine.name, "cordoned": False}
-            admin.post(self._ctx, router.url, "cordon", body, timeout=seconds / 2)
-
-    def _router_behind(self) -> str:
-        seen = admin.state(self._ctx, self._ctx.fleet.router.url).get("engines", [])
-        by_name = {e["instance"]: e for e in seen}
-        for engine in self.cell.engines:
-            entry = by_name.get(engine.name, {})
-            start = self.starts.get(engine.name)
-            if not entry.get("ready") or (start and entry.get("incarnation") != start.incarnation):
-                return f"the router does not see {engine.name} ready yet"
-        return ""
+        seen = {
+            e.name: self.starts[e.name].incarnation if e.name in self.starts else None
+            for e in self.cell.engines
+        }
+        behind = caught_up(self._admissions, seen, seconds / 2)
+        if behind:
+            self.notes.append(f"Resumed although the router lags: {behind}")
+        self._admissions.resume(seconds / 2)
 
     def observe(self) -> list[str]:
         """What the router and each engine look like now, in one sentence each; never raises."""
-        front = admin.state(self._ctx, self._ctx.fleet.router.url)
+        front = self._admissions.state()
         lines = [f"router: admission {front['admission']}" if front else "router: does not answer"]
         for engine in self.cell.engines:
             try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pdctl.errors import ConfigError, PdctlError
@@ -11,7 +12,14 @@ from pdctl.flows.context import Context
 from pdctl.flows.deploy_files import token_steps
 from pdctl.flows.deploy_group import Group, Ways, group_steps, groups_of
 from pdctl.flows.deploy_look import HostState, States, look_at
-from pdctl.flows.deploy_release import INSTALL, HostRelease, current_step, install_steps, release_for
+from pdctl.flows.deploy_release import (
+    INSTALL,
+    HostRelease,
+    current_step,
+    install_steps,
+    release_for,
+    root_step,
+)
 from pdctl.flows.deploy_scope import chosen
 from pdctl.flows.deploy_units import CoRestart
 from pdctl.flows.deployment import Author, new_id
@@ -48,11 +56,11 @@ class Deploy:
 def restart_cell(ctx: Context, cell: str) -> None:
     """Co-restart as a deploy step: what went wrong is raised."""
     report = co_restart.run(ctx, cell, ctx.say)
-    if not report.ok:
+    if not report.done:
         last = report.cells[-1]
         raise PdctlError(
             "co_restart_failed",
-            f"Cell {cell} was not restarted: {last.machine.reason}",
+            f"Cell {cell} was not restarted: {last.machine.reason or last.machine.event}",
             f"Next: {last.next}" if last.next else "",
             exit=report.exit,
             details=last.true_now,
@@ -69,20 +77,24 @@ def plan_deploy(
     """
     fleet = ctx.fleet
     _check_kinds(ctx)
-    states = look_at(ctx, fleet.hosts, fleet.model.path)
+    scope = chosen(fleet, groups_of(fleet, {}), limit)
+    near = {fleet.router.host, *(h for g in scope for h in g.hosts)}
+    states = look_at(ctx, [h for h in fleet.hosts if h in near or not limit], fleet.model.path)
     broken = dict(states.down)
     files, lock = package_files(), engine_lock()
     releases: dict[str, HostRelease] = {}
     for host in dict.fromkeys(u.host for u in fleet.units()):
         if host in states.hosts:
             try:
-                _check_host(ctx, states.hosts[host])
-                releases[host] = release_for(fleet, states.hosts[host], files, lock)
+                _check_host(states.hosts[host])
+                if any(u.kind == "bundled" for u in fleet.units() if u.host == host):
+                    _check_model(ctx, states.hosts[host])
+                    releases[host] = release_for(fleet, states.hosts[host], files, lock)
             except ConfigError as error:
                 broken[host] = error
-    units = {
-        u.name: desired_unit(fleet, u, releases[u.host].release) for u in fleet.units() if u.host in releases
-    }
+    made = {host: wanted.release for host, wanted in releases.items()}
+    placed = [u for u in fleet.units() if u.host in states.hosts and u.host not in broken]
+    units = {u.name: desired_unit(fleet, u, made.get(u.host)) for u in placed}
     groups = chosen(fleet, groups_of(fleet, units), limit)
     hooks = Hooks(ctx, list(fleet.hosts))
     ways = Ways(author(ctx, states, "deploy"), wait, hooks.around(restart))
@@ -100,13 +112,16 @@ def _check_kinds(ctx: Context) -> None:
             )
 
 
-def _check_host(ctx: Context, state: HostState) -> None:
+def _check_model(ctx: Context, state: HostState) -> None:
     if not state.model:
         raise ConfigError(
             "no_model",
             f"model.path: there is no {ctx.fleet.model.path} on {state.name}.",
             "Fetch it with `pdctl model pull`, or correct the path in the fleet file.",
         )
+
+
+def _check_host(state: HostState) -> None:
     if state.root == "foreign":
         raise ConfigError(
             "foreign_root",
@@ -118,7 +133,9 @@ def _check_host(ctx: Context, state: HostState) -> None:
 def author(ctx: Context, states: States, what: str) -> Author:
     serials = [s.newest["serial"] for s in states.hosts.values() if s.newest]
     run = ctx.journal.id if ctx.journal else ""
-    return Author(new_id(), 1 + max(serials, default=0), me().name, what, run)
+    # Not the time alone: clocks of operators differ. Not a count: with --limit not every host was asked.
+    serial = max(int(time.time()), 1 + max(serials, default=0))
+    return Author(new_id(), serial, me().name, what, run)
 
 
 def why_not(ctx: Context, group: Group, broken: dict[str, PdctlError]) -> tuple[str, PdctlError] | None:
@@ -140,9 +157,10 @@ def install_plan(deploy: Deploy, releases: dict[str, HostRelease], lock: Lock) -
     install: list[Step] = []
     switch: list[Step] = []
     for state in usable(deploy, deploy.groups):
-        wanted = releases[state.name]
-        install += install_steps(ctx, state, wanted, lock)
-        switch.append(current_step(state, wanted.release.id, SWITCH, SWITCH))
+        install.append(root_step(state))
+        if wanted := releases.get(state.name):
+            install += install_steps(ctx, state, wanted, lock)
+            switch.append(current_step(state, wanted.release.id, SWITCH, SWITCH))
         switch += token_steps(ctx, state, SWITCH, SWITCH)
     return joined([make_plan(install), make_plan(switch)])
 
@@ -155,7 +173,7 @@ def make_deploy(deploy: Deploy, before: Plan) -> Deploy:
     ctx, broken = deploy.ctx, deploy.broken
     blocked = {g.key: found for g in deploy.groups if (found := why_not(ctx, g, broken))}
     if blocked and all(g.key in blocked for g in deploy.groups if g.hosts):
-        raise _nothing(broken)
+        raise _nothing(blocked)
     well = [g for g in deploy.groups if g.key not in blocked]
     front = _router_plan(deploy)
     # Only through a router that runs and stays as it is can a cell's gate ask.
@@ -178,10 +196,11 @@ def _router_plan(deploy: Deploy) -> Plan:
     return _group_plan(deploy, next(g for g in every if g.kind == "router"), True)
 
 
-def _nothing(broken: dict[str, PdctlError]) -> PdctlError:
-    """The first error, with what is wrong on other hosts."""
-    error, *_ = broken.values()
-    more = [f"{name}: {other.message}" for name, other in broken.items() if other is not error]
+def _nothing(blocked: Mapping[str, tuple[str, PdctlError]]) -> PdctlError:
+    """What keeps every group back, with what is wrong on further hosts."""
+    errors = dict(blocked.values())
+    error, *_ = errors.values()
+    more = [f"{host}: {other.message}" for host, other in errors.items() if other is not error]
     return PdctlError(error.code, error.message, error.hint, error.exit, [*error.details, *more])
 
 

@@ -46,7 +46,9 @@ def _before(ctx: Context, states: States, group: Group) -> tuple[Deployment, tup
     names = list(ctx.fleet.cells)
     found = {n: e for n, e in before.units() if group.recorded(e, names)} if before else {}
     if before is None or not found:
-        raise NothingBefore("no_deployment", "There is nothing to go back to: no deployment of it is recorded.")
+        raise NothingBefore(
+            "no_deployment", "There is nothing to go back to: no deployment of it is recorded."
+        )
     if found == {u.name: entry(u) for u in group.units}:
         raise NothingBefore(
             "same_deployment",

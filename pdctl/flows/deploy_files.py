@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from pdctl.flows.context import Context
 from pdctl.flows.deploy_look import HostState
-from pdctl.flows.desired import DesiredUnit, token_files
+from pdctl.flows.desired import RELEASE, DesiredUnit, token_files
 from pdctl.plan.step import Step
 from pdctl.transport.command import MASK
 from pdctl.units.envfile import parse_env
@@ -95,8 +95,13 @@ def _unit_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wa
 def unit_differences(before: UnitSpec | None, after: UnitSpec) -> list[str]:
     if before is None:
         return ["new unit"]
-    old, new = asdict(before), asdict(after)
     lines = []
+    if before.env.get(RELEASE) != after.env.get(RELEASE):
+        lines.append(f"release: {before.env.get(RELEASE) or 'none'} -> {after.env.get(RELEASE) or 'none'}")
+        # What follows from that is no news of its own.
+        env = {**before.env, **{n: after.env[n] for n in (RELEASE, "PYTHONPATH") if n in after.env}}
+        before = replace(before, argv=(after.argv[0], *before.argv[1:]), cwd=after.cwd, env=env)
+    old, new = asdict(before), asdict(after)
     for key, value in new.items():
         if old[key] == value or key == "inputs":
             continue

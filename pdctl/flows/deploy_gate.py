@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from pdctl.fleet.model import Engine, Router
+from pdctl.flows import admin
 from pdctl.flows.canary import edge_canary, router_canary
 from pdctl.flows.context import Context
 from pdctl.flows.deploy_look import HostState, States
@@ -51,6 +52,9 @@ def _edge_step(ctx: Context, prefill: Engine, decode: Engine, group: str) -> Ste
 
 def _router_step(ctx: Context, group: str) -> Step:
     def prove() -> None:
+        if admin.state(ctx, ctx.fleet.router.url).get("admission") == "held":
+            ctx.say("  not asked: admissions are held")
+            return
         ctx.say(f"  answered in {router_canary(ctx, CANARY):.2f} s")
 
     what = "canary through the router"

@@ -67,7 +67,6 @@ def install_steps(ctx: Context, state: HostState, wanted: HostRelease, lock: Loc
     size = sum(map(len, release.files.values())) // 1024
     what = f"install release {release.id} ({len(release.files)} files, {size} KiB) and ask its version"
     return [
-        _root_step(state),
         step(
             id=f"{state.name}/venv",
             describe=f"make the Python environment {release.venv} ({_source(wanted, lock)})",
@@ -103,7 +102,7 @@ def _other_runtime(state: HostState, release: Release) -> list[str]:
     return lines + ([f"and {len(names) - 6} more packages"] if len(names) > 6 else [])
 
 
-def _root_step(state: HostState) -> Step:
+def root_step(state: HostState) -> Step:
     def check() -> Sequence[str]:
         return [f"{state.tool.root}: not there"] if state.root == "denied" else ()
 

@@ -105,7 +105,7 @@ class DeployFailed(PdctlError):
         if first.state is State.BACK:
             message = f"{cause.message} {_capital(first.group)} is back on deployment {first.serves}."
         elif first.state is State.BLOCKED:
-            names = ", ".join(g.group for g in outcome.blocked)
+            names = ", ".join(g.group for g in outcome.blocked if g.hosts)
             message = f"Not deployed to {names}: {cause.message}"
         details = [*cause.details, *_truth(outcome.groups, first)]
         super().__init__(cause.code, message, hint, outcome.exit, details)

@@ -20,6 +20,8 @@ WATCHDOG_MIN = 30.0
 # Above the engine's own deadlines, so that it ends by its own word and not by ours.
 START_MARGIN = 30.0
 STOP_MARGIN = 15.0
+# In a unit's environment: the id of the release that it runs from.
+RELEASE = "PDCTL_RELEASE"
 
 
 @dataclass(frozen=True)
@@ -47,38 +49,64 @@ class DesiredUnit:
         return render_env(self.env)
 
 
-def desired_unit(fleet: Fleet, unit: Engine | Router, release: Release) -> DesiredUnit:
-    """Paths follow from what is in the release, so that settings alone change no path."""
+def desired_unit(fleet: Fleet, unit: Engine | Router, release: Release | None) -> DesiredUnit:
+    """`release` is what bundled engines and routers run from; others bring their own command."""
+    if release is None or unit.kind != "bundled":
+        return _foreign_unit(fleet, unit)
     paths = fleet.host_paths(unit.host)
     values = engine_env(fleet, unit)
     env = {name: value.value for name, value in values.items()}
     tokens = token_files(fleet, paths)
-    env |= {name: path for name, (path, _) in tokens.items()}
-    if isinstance(unit, Engine) and unit.spec.gpus is not None:
-        env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, unit.spec.gpus)))
+    env = {**_gpus(unit), **env, **{name: path for name, (path, _) in tokens.items()}}
     timeouts = {e: float(v) for e, v in env.items() if e in known() and known()[e].live}
+    # Paths follow from what is in the release, so that settings alone change no path.
     home = paths.tree(release.tree)
     argv = engine_argv(fleet, unit) if isinstance(unit, Engine) else router_argv(fleet, unit)
-    spec = UnitSpec(
-        name=unit.name,
-        argv=(release.interpreter(paths.root), "-m", "engine", *argv),
-        env_file=paths.env(unit.name),
+    spec = replace(
+        _spec(fleet, unit, (release.interpreter(paths.root), "-m", "engine", *argv)),
         cwd=home,
-        log=paths.log(unit.name),
-        run=paths.run(unit.name),
-        env={"PYTHONPATH": home, "PYTHONUNBUFFERED": "1", "PDCTL_RELEASE": release.id},
+        env={"PYTHONPATH": home, "PYTHONUNBUFFERED": "1", RELEASE: release.id},
         start_timeout=_seconds(values, "PD_START_TIMEOUT") + START_MARGIN,
         stop_timeout=_seconds(values, "PD_DRAIN_TIMEOUT") + STOP_MARGIN,
         watchdog=max(WATCHDOG_MIN, 1.5 * _seconds(values, "PD_RANK_TIMEOUT")),
-        role=unit.role,
-        fleet=fleet.name,
-        cell=unit.cell if isinstance(unit, Engine) else "",
-        numa=unit.spec.numa if isinstance(unit, Engine) else None,
     )
     secrets = {name: hashlib.sha256(data).hexdigest() for name, (_, data) in tokens.items()}
     fixed = {e: v for e, v in env.items() if e not in timeouts}
     inputs = _digest([spec.argv, spec.cwd, spec.env, spec.numa, fixed, secrets, release.id])
     return DesiredUnit(unit, replace(spec, inputs=inputs), env, timeouts, release.id)
+
+
+def _foreign_unit(fleet: Fleet, unit: Engine | Router) -> DesiredUnit:
+    """An engine of another kind: its own command line and environment, nothing of pdctl's in them."""
+    values = engine_env(fleet, unit)
+    env = {**_gpus(unit), **{n: v.value for n, v in values.items() if not n.startswith("PD_")}}
+    command = unit.spec.command if isinstance(unit, Engine) else None
+    spec = replace(_spec(fleet, unit, tuple(command or ())), notify=False)
+    inputs = _digest([spec.argv, spec.numa, env])
+    return DesiredUnit(unit, replace(spec, inputs=inputs), env, {})
+
+
+def _spec(fleet: Fleet, unit: Engine | Router, argv: tuple[str, ...]) -> UnitSpec:
+    """What is said of every unit alike."""
+    paths = fleet.host_paths(unit.host)
+    return UnitSpec(
+        name=unit.name,
+        argv=argv,
+        env_file=paths.env(unit.name),
+        cwd=paths.root,
+        log=paths.log(unit.name),
+        run=paths.run(unit.name),
+        role=unit.role,
+        fleet=fleet.name,
+        cell=unit.cell if isinstance(unit, Engine) else "",
+        numa=unit.spec.numa if isinstance(unit, Engine) else None,
+    )
+
+
+def _gpus(unit: Engine | Router) -> dict[str, str]:
+    """The devices that the fleet file gives an engine; a value of a profile or the unit goes before it."""
+    gpus = unit.spec.gpus if isinstance(unit, Engine) else None
+    return {} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
 
 
 def token_files(fleet: Fleet, paths: HostPaths) -> dict[str, tuple[str, bytes]]:
@@ -99,7 +127,7 @@ def engine_argv(fleet: Fleet, engine: Engine) -> list[str]:
         argv += ["--bootstrap-port", str(engine.bootstrap_port)]
     if engine.role == "decode":
         for prefill in _cell_of(fleet, engine).prefills:
-            argv += ["--peer", str(prefill.bootstrap)]
+            argv += ["--peer", f"{prefill.name}={prefill.bootstrap}"]
     numbers = ("tp", "dtype", "device", "page_size", "pages", "max_running", "token_budget")
     for name in numbers:
         value = getattr(spec, name)

@@ -14,6 +14,7 @@ from pdctl.adapters.picture import Sample
 from pdctl.errors import PdctlError
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows.context import Context
+from pdctl.flows.desired import RELEASE
 from pdctl.remote.fanout import fan_out
 from pdctl.units.spec import UnitSpec, UnitStatus
 
@@ -91,9 +92,8 @@ def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
     fleet = ctx.fleet
     hosts = list(dict.fromkeys(u.host for u in fleet.units()))
     units = fan_out(hosts, lambda host: ctx.units(host).status())
-    answered = [h for h, found in units.items() if not isinstance(found, PdctlError)]
+    specs = fan_out(hosts, lambda host: ctx.units(host).specs())
     engines = list(fleet.engines())
-    specs = [ctx.units(e.host).installed(e.name) if e.host in answered else None for e in engines]
     samples, front = asyncio.run(_ask(ctx, [e.url for e in engines], deadline))
     return FleetStatus(
         name=fleet.name,
@@ -103,8 +103,8 @@ def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
         router_unit=_unit(units, fleet.router),
         router_sample=front,
         engines=tuple(
-            EngineStatus(e, _unit(units, e), _release(spec), sample)
-            for e, spec, sample in zip(engines, specs, samples, strict=True)
+            EngineStatus(e, _unit(units, e), _release(specs[e.host], e.name), sample)
+            for e, sample in zip(engines, samples, strict=True)
         ),
     )
 
@@ -125,5 +125,6 @@ def _unit(units: dict[str, dict[str, UnitStatus] | PdctlError], unit: Engine | R
     return found.get(unit.name, UnitStatus(unit.name, "missing", "not deployed"))
 
 
-def _release(spec: UnitSpec | None) -> str:
-    return spec.cwd.rpartition("/")[2] if spec else ""
+def _release(specs: dict[str, UnitSpec] | PdctlError, name: str) -> str:
+    spec = None if isinstance(specs, PdctlError) else specs.get(name)
+    return spec.env.get(RELEASE, "") if spec else ""

@@ -7,17 +7,17 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
 from pdctl.fleet.catalogue import known
-from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, TOTAL, TRANSFER
-from pdctl.fleet.edit import now, set_value, set_verified
-from pdctl.fleet.model import Fleet
+from pdctl.fleet.chain import INFLIGHT
+from pdctl.fleet.edit import now, set_value, set_values, set_verified
+from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.profile import load_profile
 from pdctl.fleet.schema import Verified
 from pdctl.flows import admin, tune_recovery
 from pdctl.flows.context import Context
 from pdctl.flows.tune_drill import Proof
-
-_INNER_FIRST = (TRANSFER, PREALLOC, INFLIGHT, IDLE, TOTAL)
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,22 @@ def profile_name(fleet: Fleet) -> str:
     return next((e.profile for e in fleet.engines() if e.role == "prefill"), fleet.spec.fleet.profile)
 
 
-def in_order(changes: Mapping[str, float], lower: bool) -> list[str]:
-    """The order in which every single step keeps the chain valid."""
-    order = _INNER_FIRST if lower else tuple(reversed(_INNER_FIRST))
-    return [env for env in order if env in changes]
+def taken(fleet: Fleet, unit: Engine | Router, profile: str, wanted: Mapping[str, float]) -> dict[str, float]:
+    """Those of `wanted` that `unit` reads and that reach it when `profile` says them."""
+    own = load_profile(fleet.paths.profiles, unit.profile)
+    if profile not in own.chain:
+        return {}
+    upto = own.chain[: own.chain.index(profile)]
+    return {
+        env: value
+        for env, value in wanted.items()
+        if known()[env].read_by(unit.role)
+        and env not in unit.env
+        and not (env in own.values and own.values[env].profile in upto)
+    }
 
 
-def apply(ctx: Context, wanted: Mapping[str, float], reason: str) -> list[Change]:
+def apply(ctx: Context, wanted: Mapping[str, float], reasons: Mapping[str, str]) -> list[Change]:
     """Profile, then live, then read back. The recovery record holds the old state until all of it is done.
 
     DeadlineError when a value does not read back; everything is as before then.
@@ -50,12 +59,20 @@ def apply(ctx: Context, wanted: Mapping[str, float], reason: str) -> list[Change
     fleet = ctx.fleet
     name = profile_name(fleet)
     current = load_profile(fleet.paths.profiles, name).numbers()
-    tune_recovery.write(fleet, _record(ctx, wanted, name))
+    edit = set_values(
+        fleet.paths.profiles, name, {e: (f"{v:g}", reasons[e]) for e, v in wanted.items()}, by()
+    )
+    live = {unit.name: _names(taken(fleet, unit, name, wanted)) for unit in fleet.units()}
+    record = tune_recovery.Record(files={str(edit.path): (edit.before, edit.after)})
+    for unit, values in live.items():
+        if values:
+            add_live(ctx, record, unit, values)
+    tune_recovery.write(fleet, record)
     try:
-        lower = wanted.get(INFLIGHT, current[INFLIGHT]) < current[INFLIGHT]
-        for env in in_order(wanted, lower):
-            set_value(fleet.paths.profiles, name, env, f"{wanted[env]:g}", reason, by())
-        _live(ctx, wanted)
+        edit.apply()
+        for unit, values in live.items():
+            if values:
+                tune_recovery.set_live(ctx, unit, values)
     except BaseException:
         tune_recovery.restore(ctx)
         raise
@@ -63,33 +80,58 @@ def apply(ctx: Context, wanted: Mapping[str, float], reason: str) -> list[Change
     return [Change(env, current[env], seconds) for env, seconds in wanted.items()]
 
 
-def _record(ctx: Context, wanted: Mapping[str, float], profile: str) -> tune_recovery.Record:
+def _names(values: Mapping[str, float]) -> dict[str, float]:
+    return {known()[env].name: value for env, value in values.items()}
+
+
+def add_live(ctx: Context, record: tune_recovery.Record, unit: str, values: Mapping[str, float]) -> None:
+    """Note what `unit` has in force of `values`, and that the run is to set these."""
+    url = ctx.fleet.unit(unit).url
+    record.lives[unit] = str(admin.get(ctx, url, "/v1/state")["incarnation"])
+    seen = admin.timeouts(ctx, url)
+    record.timeouts[unit] = {name: (seen[name], value) for name, value in values.items()}
+
+
+def not_in_force(ctx: Context, profile: str, value: float) -> str:
+    """Which prefills of `profile` do not run with its inflight `value`; "" when it is in force everywhere."""
+    fleet, name = ctx.fleet, known()[INFLIGHT].name
+    mine = [e for e in fleet.engines() if e.role == "prefill" and profile in _chain(fleet, e)]
+    running = {e.name: admin.timeouts(ctx, e.url)[name] for e in mine}
+    other = [f"{engine} runs with {seconds:g} s" for engine, seconds in running.items() if seconds != value]
+    return f"profile {profile} says {INFLIGHT}={value:g}, and {', '.join(other)}" if other else ""
+
+
+def _chain(fleet: Fleet, engine: Engine) -> tuple[str, ...]:
+    return load_profile(fleet.paths.profiles, engine.profile).chain
+
+
+def need_in_force(ctx: Context, profile: str, value: float) -> None:
+    """PdctlError when a drill now would vouch for a value that the engines do not run with."""
+    if why := not_in_force(ctx, profile, value):
+        raise PdctlError(
+            "not_in_force",
+            f"There is nothing to verify: {why}.",
+            "Run `pdctl deploy` first: what is in force is what can be seen to fire.",
+            exit=Exit.FINDINGS,
+        )
+
+
+def vouch(ctx: Context, proof: Proof, evidence: str, value: float) -> str:
+    """Write into the profile that its inflight `value` was seen to fire, if it is still what all run with.
+
+    Why that was not done, "" when it was.
+    """
     fleet = ctx.fleet
-    record = tune_recovery.Record()
-    for unit in fleet.units():
-        values = admin.state(ctx, unit.url).get("timeouts", {})
-        names = [known()[env].name for env in wanted if known()[env].read_by(unit.role)]
-        record.timeouts[unit.name] = {n: float(values[n]["value"]) for n in names if n in values}
-    file = fleet.paths.profiles / f"{profile}.toml"
-    record.files[str(file)] = file.read_text(encoding="utf-8")
-    return record
-
-
-def _live(ctx: Context, wanted: Mapping[str, float]) -> None:
-    for unit in ctx.fleet.units():
-        mine = {known()[e].name: v for e, v in wanted.items() if known()[e].read_by(unit.role)}
-        if mine:
-            tune_recovery.set_live(ctx, unit.name, mine)
-
-
-def vouch(fleet: Fleet, proof: Proof, evidence: str) -> None:
-    """Write into the profile that its present inflight value's watchdog was seen to fire."""
     name = profile_name(fleet)
-    value = load_profile(fleet.paths.profiles, name).values.get(INFLIGHT)
-    text = value.value if value else f"{known()[INFLIGHT].default:g}"
-    if value is None:
-        reason = known()[INFLIGHT].reason
-        set_value(fleet.paths.profiles, name, INFLIGHT, text, reason, by())
+    profile = load_profile(fleet.paths.profiles, name)
+    if (present := profile.numbers()[INFLIGHT]) != value:
+        return f"profile {name} was changed to {INFLIGHT}={present:g} meanwhile"
+    if why := not_in_force(ctx, name, value):
+        return why
+    stated = profile.values.get(INFLIGHT)
+    text = stated.value if stated else f"{known()[INFLIGHT].default:g}"
+    if stated is None:
+        set_value(fleet.paths.profiles, name, INFLIGHT, text, known()[INFLIGHT].reason, by())
     record = Verified(
         value=text,
         at=now(),
@@ -99,3 +141,4 @@ def vouch(fleet: Fleet, proof: Proof, evidence: str) -> None:
         evidence=evidence,
     )
     set_verified(fleet.paths.profiles, name, INFLIGHT, record)
+    return ""

@@ -17,6 +17,8 @@ _TURNS = (
     "Say what could go wrong with it.",
 )
 _LONGEST = 1600  # characters of conversation before an agent begins anew
+# Seconds an agent waits after its first failed request, doubled for each one that follows, and the most.
+_BACKOFF = (0.2, 5.0)
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ async def _agent(
     client: httpx.AsyncClient, url: str, model: str, shape: Shape, number: int, end: float
 ) -> list[Shot]:
     shots: list[Shot] = []
+    pause = _BACKOFF[0]
     talk = f"Agent {number} works on a task.\n"
     while time.monotonic() < end and len(shots) < shape.rounds:
         talk += f"User: {_TURNS[len(shots) % len(_TURNS)]}\nAgent:"
@@ -74,6 +77,11 @@ async def _agent(
         text, code = await ask(client, url, model, talk, shape.tokens, shape.deadline)
         shots.append(Shot(number, len(shots), time.monotonic() - begin, code))
         talk = talk + text + "\n" if len(talk) < _LONGEST else f"Agent {number} begins anew.\n"
+        if code:
+            await asyncio.sleep(max(0.0, min(pause, end - time.monotonic())))
+            pause = min(2 * pause, _BACKOFF[1])
+        else:
+            pause = _BACKOFF[0]
     return shots
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,13 @@ class Phase:
     @property
     def failed(self) -> int:
         return sum(not shot.ok for shot in self.shots)
+
+    @property
+    def trouble(self) -> str:
+        """How many requests failed and with what, "" when none did."""
+        codes = Counter(shot.code for shot in self.shots if not shot.ok)
+        said = ", ".join(f"{code} {count}" for code, count in codes.most_common(3))
+        return f"{self.failed} of {len(self.shots)} requests failed ({said})" if said else ""
 
 
 class _Watcher:

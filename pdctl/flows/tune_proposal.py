@@ -41,10 +41,14 @@ def propose(
     saturated: Sequence[float],
     *,
     was_saturated: bool = True,
+    trouble: str = "",
     margin: float = MARGIN,
     floor: float = FLOOR,
 ) -> Proposal:
-    """The inflight value: margin times the tail, at least the floor, rounded up to 5 s."""
+    """The inflight value: margin times the tail, at least the floor, rounded up to 5 s.
+
+    `trouble` says which requests failed while it was measured, if any did.
+    """
     samples = len(load) + len(saturated)
     tail = max([*load, *saturated], default=0.0)
     share = covered(samples)
@@ -56,7 +60,7 @@ def propose(
         if len(values) < ENOUGH:
             return refuse(
                 f"Only {len(values)} transfers were seen {name}; {ENOUGH} are needed for a tail. "
-                "Measure longer (--seconds)."
+                + (f"{trouble}: run `pdctl diagnose`." if trouble else "Measure longer (--seconds).")
             )
     if not was_saturated:
         return refuse(
@@ -83,6 +87,19 @@ def chain(value: float, current: Mapping[str, float]) -> dict[str, float]:
     if total <= idle:
         wanted[TOTAL] = 4.0 * idle
     return {env: seconds for env, seconds in wanted.items() if current.get(env) != seconds}
+
+
+def reasons(proposal: Proposal) -> dict[str, str]:
+    """Why each value of the chain is what it is, to be kept with it."""
+    inflight = f"the inflight timeout of {proposal.value:g} s"
+    below = f"5/6 of {inflight}"
+    return {
+        TRANSFER: f"{below}: decode gives up first, so that no page is freed while it still reads.",
+        PREALLOC: f"{below}: a wait for pages on decode ends under its own name.",
+        INFLIGHT: proposal.reason,
+        IDLE: f"At least 1.5 times {inflight}: no request counts as silent while its transfer may finish.",
+        TOTAL: "4 times the router's idle timeout: a silent request is named as silent, not as too long.",
+    }
 
 
 def histogram(values: Sequence[float], value: float | None, width: int = 40) -> list[str]:

@@ -9,17 +9,19 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pdctl.errors import PdctlError
+from pdctl.errors import PdctlError, UnreachableError
 from pdctl.exits import Exit
 from pdctl.fleet.chain import INFLIGHT
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.fleet.profile import load_profile
 from pdctl.flows import admin, drill, tune_recovery
 from pdctl.flows.context import Context
-from pdctl.flows.tune_apply import Change, apply, by, profile_name, vouch
+from pdctl.flows.deploy_gate import unready
+from pdctl.flows.tune_apply import Change, add_live, apply, by, need_in_force, profile_name, vouch
 from pdctl.flows.tune_drill import FAULT, Proof, prove
+from pdctl.flows.tune_files import write_env
 from pdctl.flows.tune_measure import Phase, measure
-from pdctl.flows.tune_proposal import Proposal, chain, propose
+from pdctl.flows.tune_proposal import Proposal, chain, propose, reasons
 
 _TEST_LEAST = 3.0
 
@@ -37,7 +39,11 @@ class Options:
 
 @dataclass
 class TuneReport:
-    """`restored` is what an interrupted earlier run had left; `changes` what is proposed or applied."""
+    """`restored` is what an interrupted earlier run had left; `changes` what is proposed or applied.
+
+    `left_alone` is what somebody changed behind such a run or this one, `unvouched` why a watchdog that
+    was seen to fire is not recorded as verified, `notes` what else is left to do.
+    """
 
     profile: str
     present: float
@@ -49,12 +55,15 @@ class TuneReport:
     applied: bool = False
     verified: bool = False
     put_back: list[str] = field(default_factory=list)
+    left_alone: list[str] = field(default_factory=list)
+    unvouched: str = ""
+    notes: list[str] = field(default_factory=list)
     evidence: str = ""
 
     @property
     def ok(self) -> bool:
         refused = self.proposal is not None and self.proposal.value is None
-        return not refused and all(p.ok for p in self.proofs)
+        return not refused and not self.unvouched and all(p.ok for p in self.proofs)
 
     @property
     def exit(self) -> Exit:
@@ -77,6 +86,9 @@ class TuneReport:
             "applied": self.applied,
             "verified": self.verified,
             "put_back": self.put_back,
+            "left_alone": self.left_alone,
+            "unvouched": self.unvouched,
+            "notes": self.notes,
             "evidence": self.evidence,
         }
         return doc
@@ -95,35 +107,62 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 
 def run(ctx: Context, options: Options) -> TuneReport:
-    """ConfigError when a drill is asked for and the fleet takes none; what is found is in the report."""
+    """What is found is in the report.
+
+    ConfigError when a drill is asked for and the fleet takes none, UnreachableError or PdctlError when the
+    fleet does not serve, PdctlError when there is nothing in force to verify. The operator is asked before
+    anything is sent.
+    """
     fleet = ctx.fleet
     restored = tune_recovery.restore(ctx)
-    for line in restored:
-        ctx.say(f"restored after an interrupted run: {line}")
+    for line in (*restored.done, *restored.left):
+        ctx.say(f"after an interrupted run: {line}")
     if not options.measure_only:
         drill.need_drill(fleet)
+    _need_serving(ctx)
     name = profile_name(fleet)
     numbers = load_profile(fleet.paths.profiles, name).numbers()
-    report = TuneReport(name, numbers[INFLIGHT], restored)
+    report = TuneReport(name, numbers[INFLIGHT], restored.done, left_alone=restored.left)
+    if options.verify:
+        need_in_force(ctx, name, report.present)
+    if not options.measure_only:
+        begin = "Stall" if options.verify else f"Load {fleet.name}, then stall"
+        options.confirm(f"{begin} one transfer per prefill and set a short timeout meanwhile?")
     if not options.verify:
         _measure(ctx, options, report, numbers)
         if options.measure_only or report.proposal is None or report.proposal.value is None:
             return _kept(fleet, report)
-    options.confirm(f"Stall one transfer per prefill of {fleet.name} and set a short timeout meanwhile?")
     _drill(ctx, report)
     _kept(fleet, report)
     if report.ok and options.apply and report.proposal is not None:
-        _apply(ctx, options, report)
+        _apply(ctx, options, report, report.proposal)
     if report.ok and report.proofs and (options.verify or report.applied):
-        vouch(fleet, report.proofs[0], report.evidence)
-        report.verified = True
+        _vouch(ctx, report, _applied_value(report))
     return _kept(fleet, report)
+
+
+def _need_serving(ctx: Context) -> None:
+    """Everything is ready and the router admits: only then does a measurement say something."""
+    missing = unready(ctx)
+    if missing:
+        said = "; ".join(f"{name}: {why.removesuffix(' yet')}" for name, why in missing.items())
+        message = f"{ctx.fleet.name} does not serve, so there is nothing to measure: {said}."
+        hint = "Run `pdctl diagnose` for the cause, or `pdctl deploy` if it was never started."
+        if any(not admin.state(ctx, u.url) for u in ctx.fleet.units() if u.name in missing):
+            raise UnreachableError("not_serving", message, hint)
+        raise PdctlError("not_serving", message, hint, exit=Exit.FINDINGS)
+    if admin.get(ctx, ctx.fleet.router.url, "/v1/state").get("admission") != "open":
+        message = "The router holds requests back, so there is nothing to measure."
+        raise PdctlError("not_serving", message, "`pdctl resume` opens admissions.", exit=Exit.FINDINGS)
 
 
 def _measure(ctx: Context, options: Options, report: TuneReport, numbers: dict[str, float]) -> None:
     report.phases = measure(ctx, options.seconds)
     load, saturated = report.phases
-    report.proposal = propose(load.dwells, saturated.dwells, was_saturated=saturated.waiting > 0)
+    trouble = "; ".join(f"{p.name}: {p.trouble}" for p in report.phases if p.trouble)
+    report.proposal = propose(
+        load.dwells, saturated.dwells, was_saturated=saturated.waiting > 0, trouble=trouble
+    )
     if report.proposal.value is not None:
         wanted = chain(report.proposal.value, numbers)
         report.changes = [Change(env, numbers[env], value) for env, value in wanted.items()]
@@ -146,28 +185,40 @@ def _edges(fleet: Fleet) -> list[tuple[Engine, Engine]]:
 
 def _drill(ctx: Context, report: TuneReport) -> None:
     edges = _edges(ctx.fleet)
+    short = test_value(report.phases, report.present)
     record = tune_recovery.Record(faults=[(p.name, FAULT) for p, _ in edges])
     for prefill, _ in edges:
-        timeouts = admin.get(ctx, prefill.url, "/v1/state")["timeouts"]
-        record.timeouts[prefill.name] = {"inflight": float(timeouts["inflight"]["value"])}
+        add_live(ctx, record, prefill.name, {"inflight": short})
     tune_recovery.write(ctx.fleet, record)
-    short = test_value(report.phases, report.present)
     try:
         for prefill, decode in edges:
             report.proofs.append(prove(ctx, prefill, decode, short))
     finally:
-        report.put_back = tune_recovery.restore(ctx)
-        for line in report.put_back:
+        restored = tune_recovery.restore(ctx)
+        report.put_back, report.left_alone = restored.done, report.left_alone + restored.left
+        for line in (*restored.done, *restored.left):
             ctx.say(f"put back: {line}")
 
 
-def _apply(ctx: Context, options: Options, report: TuneReport) -> None:
+def _apply(ctx: Context, options: Options, report: TuneReport, proposal: Proposal) -> None:
     wanted = {change.env: change.new for change in report.changes}
-    if wanted and report.proposal is not None:
+    if wanted:
         said = ", ".join(f"{env}={value:g}" for env, value in wanted.items())
         options.confirm(f"Write {said} into profile {report.profile} and set it live?")
-        report.changes = apply(ctx, wanted, report.proposal.reason)
+        report.changes = apply(ctx, wanted, reasons(proposal))
+        report.notes = write_env(ctx, wanted)
     report.applied = True
+
+
+def _applied_value(report: TuneReport) -> float:
+    """The inflight value that the drill is to vouch for."""
+    new = {change.env: change.new for change in report.changes} if report.applied else {}
+    return new.get(INFLIGHT, report.present)
+
+
+def _vouch(ctx: Context, report: TuneReport, value: float) -> None:
+    report.unvouched = vouch(ctx, report.proofs[0], report.evidence, value)
+    report.verified = not report.unvouched
 
 
 def _kept(fleet: Fleet, report: TuneReport) -> TuneReport:

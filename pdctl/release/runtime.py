@@ -78,7 +78,7 @@ def existing(facts: Facts, host: Host) -> Runtime:
         raise ConfigError(
             "runtime_incomplete",
             f"{python} on {host.name} lacks {', '.join(missing)}, which engines need.",
-            f"Install them there: {python} -m pip install 'pdctl[engine]'.",
+            f"Install them from pdctl's folder: {python} -m pip install -c constraints.txt '.[engine]'.",
         )
     return Runtime("existing", python, facts.version, {n: v for n, v in facts.dists.items() if v})
 

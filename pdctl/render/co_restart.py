@@ -15,9 +15,11 @@ def _cell(cell: CellReport) -> None:
     out = cell.out_of_service_s
     if cell.ok and out is not None:
         print(f"Cell {cell.cell} restarted together; out of service {out:.1f} s (hold to resume).")
+    elif cell.done:
+        print(f"Cell {cell.cell} restarted together; no router runs, so nothing is served.")
     else:
         at = cell.machine.at.value if cell.machine.at else ""
-        print(f"Cell {cell.cell} not restarted: {at}: {cell.machine.event}. {cell.machine.reason}")
+        print(f"Cell {cell.cell} not restarted: {at}: {cell.machine.event}. {cell.machine.reason}".rstrip())
     show_table(
         ("stage", "seconds"), [(name.replace("_", " "), f"{s:.1f}") for name, s in cell.seconds.items()]
     )

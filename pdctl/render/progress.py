@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+
+_CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """`say` prints a line with the seconds since the start; `wait` shows what is being waited for."""
+    """`say` prints a line with the seconds since the start; `wait` shows what is being waited for.
+
+    Hosts are worked on by threads, so a line goes out whole or not at all.
+    """
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
         self._tty = sys.stderr.isatty()
         self._started = time.monotonic()
         self._waiting = ""
+        self._whole = threading.Lock()
 
     def say(self, text: str) -> None:
         if self._quiet:
             return
-        self._clear()
-        self._waiting = ""
-        print(f"{time.monotonic() - self._started:7.1f} s  {text}", file=sys.stderr, flush=True)
+        with self._whole:
+            self._put(self._cleared() + self._line(text) + "\n")
+            self._waiting = ""
 
     def wait(self, text: str) -> None:
         if self._quiet:
             return
-        if self._tty:
-            self._clear()
-            self._waiting = f"{time.monotonic() - self._started:7.1f} s  {text}"
-            print(self._waiting, end="", file=sys.stderr, flush=True)
-        elif text != self._waiting:
+        with self._whole:
+            if self._tty:
+                self._put(self._cleared() + self._line(text))
+            elif text != self._waiting:
+                self._put(self._line(text) + "\n")
             self._waiting = text
-            print(f"{time.monotonic() - self._started:7.1f} s  {text}", file=sys.stderr, flush=True)
 
-    def _clear(self) -> None:
-        if self._tty and self._waiting:
-            print("\r\x1b[2K", end="", file=sys.stderr)
+    def _line(self, text: str) -> str:
+        return f"{time.monotonic() - self._started:7.1f} s  {text}"
+
+    def _cleared(self) -> str:
+        return _CLEAR if self._tty and self._waiting else ""
+
+    def _put(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()

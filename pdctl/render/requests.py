@@ -31,11 +31,15 @@ def _live(r: dict[str, Any]) -> tuple[object, ...]:
         age(r["age_s"]),
         age(r["stage_age_s"]),
         r["tokens_out"] if r["stream"] else "-",
-        _leg(legs["prefill"]),
-        _leg(legs["decode"]),
+        _leg(legs["prefill"], "working"),
+        _leg(legs["decode"], "streaming" if r["stage"] == "streaming" else "working"),
         r["room"],
     )
 
 
-def _leg(leg: dict[str, Any] | None) -> str | None:
-    return None if leg is None else f"{leg['engine']} {leg['status']} {age(leg['age_s'])}"
+def _leg(leg: dict[str, Any] | None, pending: str) -> str | None:
+    """`pending` is what a leg that has not ended is called: the router sees no more of it than that."""
+    if leg is None:
+        return None
+    status = pending if leg["status"] == "pending" else leg["status"]
+    return f"{leg['engine']} {status} {age(leg['age_s'])}"

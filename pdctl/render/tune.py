@@ -27,6 +27,8 @@ def show(report: TuneReport) -> None:
             print(f"  {'ok' if check.ok else 'NO'}  {check.name}: {check.detail}")
     for line in (*report.restored, *report.put_back):
         print(f"Restored: {line}")
+    for line in report.left_alone:
+        print(f"Left alone: {line}")
     if report.changes:
         print(f"{'Applied to' if report.applied else 'Would change'} profile {report.profile}:")
         for change in report.changes:
@@ -35,6 +37,10 @@ def show(report: TuneReport) -> None:
         print(f"Profile {report.profile} already holds it.")
     if report.verified:
         print("The profile's value is recorded as verified.")
+    elif report.unvouched:
+        print(f"The value is NOT recorded as verified: {report.unvouched}.")
     elif report.ok and report.changes and not report.applied:
         print("Run with --apply to write and set it.")
+    for note in report.notes:
+        print(f"Note: {note}.")
     print(f"Evidence: {report.evidence}")

@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: serving, transfer and router cost, each as a ratio within one run."""
+"""`python -m tests.bench`: serving, transfer, router and ssh cost, each as a ratio within one run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import machine, router, serving, transfer
+from tests.bench import machine, router, serving, ssh, transfer
 from tests.bench.procs import BenchError
 from tests.bench.vllm_pair import HOME, ensure
 
 DEFAULT_MODEL = HOME.parent / "models" / "smollm2-135m"
-NAMES = ("transfer", "router", "serving", "vllm")
+NAMES = ("transfer", "router", "ssh", "serving", "vllm")
+MODELLESS = ("transfer", "ssh")
 Bench = Callable[[], tuple[str, dict[str, object]]]
 
 
@@ -35,10 +36,14 @@ def chosen(args: argparse.Namespace, logs: Path, skipped: dict[str, str]) -> dic
     benches: dict[str, Bench] = {
         "transfer": lambda: transfer.run(50 if args.quick else 300, logs),
         "router": lambda: router.run(args.model, args.dtype, 30 if args.quick else 150, logs),
+        "ssh": lambda: ssh.run(50 if args.quick else 200),
         "serving": lambda: serving.run(args.model, args.dtype, plan, logs, with_peer=False),
         "vllm": lambda: serving.run(args.model, args.dtype, plan, logs, with_peer=True),
     }
     names = [args.only] if args.only else [n for n in NAMES if n != ("vllm" if args.quick else "serving")]
+    if "ssh" in names and (reason := ssh.missing(ssh.BASE)):
+        skipped["ssh"] = reason
+        names.remove("ssh")
     if "vllm" in names:
         try:
             ensure(logs)
@@ -50,7 +55,7 @@ def chosen(args: argparse.Namespace, logs: Path, skipped: dict[str, str]) -> dic
 
 def main() -> int:
     args = parse()
-    if args.only != "transfer" and not (args.model / "config.json").is_file():
+    if args.only not in MODELLESS and not (args.model / "config.json").is_file():
         print(f"{args.model} holds no model; run `pdctl model pull smollm2-135m` first.", file=sys.stderr)
         return 2
     logs = Path(tempfile.mkdtemp(prefix="pdctl-bench-"))

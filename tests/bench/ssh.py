@@ -1,4 +1,4 @@
-"""What a command on a host costs: pdctl's transport and OpenSSH's shared connection, in turn, to one test host.
+"""What a command on a host costs: by pdctl's transport and by OpenSSH's shared connection, in turn.
 
 OpenSSH is `ssh` with ControlMaster, one process a command, as scripts and ansible use it.
 """

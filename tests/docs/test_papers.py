@@ -37,6 +37,13 @@ def test_exit_codes_of_an_engine_are_on_the_operations_page():
     assert codes == {int(code) for code in EngineExit}
 
 
+def test_the_engine_is_installed_as_the_operations_page_says():
+    sources = [path.read_text() for path in (ROOT / "pdctl").rglob("*.py")]
+    hints = {hint for text in sources for hint in re.findall(r"pip install [^\"`{}\n]*engine\]'", text)}
+    assert len(hints) == 1
+    assert hints.pop() in (ROOT / "docs" / "operations.md").read_text()
+
+
 def test_every_room_is_on_the_architecture_page():
     text = (ROOT / "docs" / "architecture.md").read_text()
     rooms = [("pdctl", room) for row in PDCTL_ROWS for room in row] + [("engine", room) for room in ENGINE]

@@ -27,12 +27,15 @@ def check(change: dict[str, str]) -> None:
         ({"--role": "prefill"}, "--bootstrap-port"),
         ({"--peer": "h:70000"}, "--peer h:70000"),
         ({"--peer": "h"}, "--peer h "),
+        ({"--peer": "p=h"}, "--peer p=h "),
+        ({"--peer": "p="}, "--peer p= "),
         ({"--instance": " "}, "--instance"),
         ({"--pages": "3"}, "--pages is 3"),
     ],
 )
 def test_a_wrong_flag_is_named(change: dict[str, str], named: str) -> None:
     check({"--peer": "h:65535"})
+    check({"--peer": "prefill-0=h:65535"})
     with pytest.raises(ConfigError) as caught:
         check(change)
     assert named in str(caught.value) and caught.value.exit == 2

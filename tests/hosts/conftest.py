@@ -31,6 +31,8 @@ def lab() -> Iterator[Lab]:
     with _own_name() as name:
         made = Lab(BASE, name)
         try:
+            # Whatever a killed run has left is not what tests start from.
+            made.down()
             binds = [f"{PROJECT / 'pdctl'}:/opt/pd/project/pdctl", *hostpython.bind()]
             made.up(COUNT, bind_ro=[*binds, *([str(model)] if model.exists() else [])])
             yield made

@@ -86,7 +86,7 @@ def stranger(host: LabHost, address: str, port: int, user: str = "dev") -> Itera
         host.sh("systemctl stop stranger")
 
 
-def test_two_healthy_hosts_before_the_first_deploy(fleet: Fleet) -> None:
+def test_two_healthy_hosts_before_the_first_deploy(fleet: Fleet, hosts: list[LabHost]) -> None:
     report = fleet.check(transfer=60.0)
     assert not bad(report) and report.exit() is Exit.OK, bad(report)
     asked = {li.check for li in report.lines}
@@ -100,6 +100,8 @@ def test_two_healthy_hosts_before_the_first_deploy(fleet: Fleet) -> None:
     assert "full packets pass both ways" in mtu.found
     for line in lines(report, "address"):
         assert "a listener of pdctl's answered" in line.found
+    for host in hosts[:2]:
+        assert host.sh("ls -d /opt/pdctl* /tmp/tmp.* 2>/dev/null || true") == "", "it changes nothing"
 
 
 def test_a_port_that_a_stranger_holds_is_named_with_its_holder(fleet: Fleet, hosts: list[LabHost]) -> None:
@@ -218,17 +220,18 @@ def test_a_transfer_over_a_path_that_breaks_ends_at_its_own_deadline(fleet: Flee
         states = {h: s for h, s in look(ctx, {}).items() if isinstance(s, HostState)}
         walked = walk(ctx, states, ways(ctx.fleet, states))
         done: list[Line] = []
-        transfer = partial(check_transfer.lines, ctx, states, walked, 15.0)
+        transfer = partial(check_transfer.lines, ctx, states, walked, 20.0)
         worker = threading.Thread(target=lambda: done.extend(transfer()), daemon=True)
         lab.net.rate("h2", "20mbit")  # so that it takes long enough to be caught in the act
-        before, began = sent(lab.hosts[1]), time.monotonic()
+        before = sent(lab.hosts[1])
         worker.start()
-        until(lambda: sent(lab.hosts[1]) > before + (2 << 20), 14.0, "the decode's host writes")
+        until(lambda: sent(lab.hosts[1]) > before + (2 << 20), 90.0, "the decode's host writes")
         lab.net.cut("h1", "h2")
+        began = time.monotonic()
         worker.join(60.0)
         took = time.monotonic() - began
     (line,) = done
-    assert line.level is Level.FAIL and "15 s" in line.wanted
+    assert line.level is Level.FAIL and "20 s" in line.wanted
     assert "h1: Out of time: it was to be written to by the peer" in line.found
     assert "h2: Out of time: it was to write to the peer" in line.found
     assert took < 25.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -153,6 +154,34 @@ def test_a_decode_that_cannot_reach_its_prefill_is_told_from_one_that_is_down(
     assert finding["subject"] == "decode-0 -> prefill-0" and "10.77.0.11:21002" in finding["summary"]
     assert finding["hypotheses"] and "on h2" in finding["hypotheses"][0]["test"]
     lab.net.heal()
+    serving.heal()
+
+
+SNATCH = """
+import socket, time
+while True:
+    try:
+        s = socket.create_server(('0.0.0.0', 21003))
+        break
+    except OSError:
+        time.sleep(0.02)
+time.sleep(600)
+"""
+
+
+def test_a_co_restart_proves_what_is_gone_on_every_host_and_holds_at_what_is_not(
+    serving: Fleet, hosts: list[LabHost]
+) -> None:
+    done = serving.pdctl("restart", "--co", "a", "--json")
+    proof = json.loads(done.stdout)["cells"][0]["proof"]
+    assert len(proof) == 2 and all("2 processes gone, ports 2100" in line for line in proof)
+    hosts[1].sh(f"systemd-run --unit=stranger --uid=dev python3 -c {shlex.quote(SNATCH)}")
+    try:
+        cell = json.loads(serving.pdctl("restart", "--co", "a", "--json").stdout)["cells"][0]
+    finally:
+        hosts[1].sh("systemctl stop stranger")
+    assert cell["failed_at"] == "prove" and "decode-0: port 21003, held by pid" in cell["reason"]
+    assert "stranger.service" in cell["reason"]
     serving.heal()
 
 

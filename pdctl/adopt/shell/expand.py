@@ -221,6 +221,8 @@ class Expander:
     def _plain(self, word: Word, param: Param, value: Found, joined: bool) -> list[Piece | type[Break]]:
         if isinstance(value, Unknown):
             raise Dim(value)
+        if value is Absent.OUTSIDE and "u" in self.state.options:
+            raise self._end(word, param.text, "comes from outside, and must be set with set -u", param.name)
         if value is Absent.OUTSIDE:
             raise self.dark(word, param.text, "comes from outside the script", f"--set {param.name}=VALUE")
         if isinstance(value, Absent):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from typing import Protocol
 
 from pdctl.adopt.notes import Grade, Note, Unknown, Value
@@ -18,6 +19,15 @@ from pdctl.adopt.tables import names
 from pdctl.fleet.command import entry
 
 DEEPEST = 10
+
+
+class Ends(Enum):
+    """How a command ends, as far as its text tells; LIKELY is taken for well, and not relied on to be."""
+
+    WELL = "well"
+    LIKELY = "likely well"
+    BADLY = "badly"
+    UNKNOWN = "unknown"
 
 
 class Sourced(Protocol):
@@ -90,25 +100,23 @@ class Machine:
 
     def _links(self, chain: Chain) -> None:
         (_, first), *rest = chain.links
-        success = self._pipeline(first, alone=not rest)
-        for number, (operator, pipeline) in enumerate(rest):
-            if success is None and operator == "||" and _bails(pipeline):
-                self.note(Grade.LEFT, "a check of the script's own, which pdctl does not make")
-                success = True
-            elif success is None or self.ended:
-                return self._dark_rest(chain, number)
-            elif success is (operator == "&&"):
-                success = self._pipeline(pipeline, alone=False)
+        ends = self._pipeline(first)
+        for operator, pipeline in rest:
+            if self.ended:
+                return None
+            if operator == "||" and _bails(pipeline) and ends in (Ends.LIKELY, Ends.UNKNOWN):
+                if ends is Ends.UNKNOWN:
+                    self.note(Grade.LEFT, "a check of the script's own, which pdctl does not make")
+                ends = Ends.LIKELY
+            elif ends is Ends.UNKNOWN or (ends is Ends.LIKELY and operator == "||"):
+                return self.dark(chain.text, "a condition, which is not evaluated")
+            elif (ends is Ends.BADLY) is (operator == "||"):
+                ends = self._pipeline(pipeline)
             else:
-                self.note(
-                    Grade.IDLE, f"only if what stands before {operator} {'fails' if success else 'succeeds'}"
-                )
+                self.note(Grade.IDLE, f"what stands behind {operator} is not reached")
+        if not rest and first.commands[0].text == "false":
+            self.note(Grade.OPEN, "fails, and with set -e the script ends here")
         return None
-
-    def _dark_rest(self, chain: Chain, number: int) -> None:
-        if self.ended:
-            return
-        self.dark(chain.text, "a condition, which is not evaluated")
 
     def dark(self, text: str, what: str) -> None:
         """A piece that is not followed: what it may have changed is unknown from here on."""
@@ -124,8 +132,7 @@ class Machine:
     def taint(self, text: str, changed: list[str]) -> None:
         world, line = self.state.world, self.chain.first if self.chain else 0
         for name in changed:
-            before = self.state.vars.get(name)
-            passed = name in exported(text) or (before is not None and before.exported)
+            passed = name in exported(text) or self.state.passes(name)
             if name in world.unset:
                 self.state.vars.pop(name, None)
                 continue
@@ -135,23 +142,29 @@ class Machine:
 
     # pipelines
 
-    def _pipeline(self, pipeline: Pipeline, alone: bool) -> bool | None:
-        """Follow it; whether it succeeds, None when that is not known."""
+    def _pipeline(self, pipeline: Pipeline) -> Ends:
+        """Follow it, and tell how it ends."""
         if len(pipeline.commands) > 1:
-            return self._piped(pipeline)
+            self._piped(pipeline)
+            return Ends.UNKNOWN
         command = pipeline.commands[0]
         if isinstance(command, Block):
             self._block(command)
-            return None
+            return Ends.UNKNOWN
         if pipeline.prefix == "!":
             self.dark(command.text, "! turns a result round, which is not evaluated")
-            return None
+            return Ends.UNKNOWN
         self.simple(command)
-        name = command.name
-        sure = not command.args or name in names("bash", "succeeds")
-        return False if name == "false" else (True if sure else None)
+        if not command.args:
+            # The status of A=$(command) is the command's.
+            return Ends.UNKNOWN if "$(" in command.text or "`" in command.text else Ends.WELL
+        if command.name == "false":
+            return Ends.BADLY
+        if command.name in names("bash", "sure"):
+            return Ends.WELL
+        return Ends.LIKELY if command.name in names("bash", "succeeds") else Ends.UNKNOWN
 
-    def _piped(self, pipeline: Pipeline) -> bool | None:
+    def _piped(self, pipeline: Pipeline) -> None:
         """Each part runs in a shell of its own."""
         before = len(self.services)
         with self.aside():
@@ -159,16 +172,11 @@ class Machine:
                 if isinstance(command, Simple):
                     self.simple(command)
                 elif ENGINE.search(command.text):
-                    self.note(
-                        Grade.OPEN, "a part of a pipeline that is not followed; no engine in it is adopted"
-                    )
+                    self.note(Grade.OPEN, "a part of a pipeline that is not followed, with its engine")
         if len(self.services) == before:
             self.note(Grade.LEFT, "a pipeline, which pdctl does not run")
         else:
-            self.note(
-                Grade.LEFT, "what the engine says goes to pdctl's log (pdctl logs) and not through a pipe"
-            )
-        return None
+            self.note(Grade.LEFT, "what the engine says goes to pdctl's log (pdctl logs), not through a pipe")
 
     def _block(self, block: Block) -> None:
         if block.kind == "function":
@@ -241,8 +249,9 @@ class Machine:
     def assign(self, assign: Assign, value: Held, export: bool = False) -> None:
         """Store, with a note."""
         name = assign.name
-        if name in names("bash", "special") or assign.value is None:
-            why = "an element of an array" if assign.value is None else f"{name}, which is bash's own"
+        own = name in self.state.fixed or name in names("bash", "special")
+        if own or assign.value is None:
+            why = f"{name}, which is read-only or bash's own" if own else "an element of an array"
             return self.dark(assign.text, f"assigns {why}, which is not followed")
         if assign.append:
             value = self._appended(assign, value)

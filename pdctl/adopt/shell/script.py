@@ -61,7 +61,7 @@ def _unexported(machine: Machine) -> list[Note]:
         Note(var.file, var.line, var.line, Grade.ASSUMED, name, what)
         for name, var in state.vars.items()
         if var.line
-        and var.value is not None
+        and isinstance(var.value, str)
         and not var.exported
         and name.isupper()
         and name not in state.read

@@ -65,6 +65,8 @@ class State:
         self.read: set[str] = set()
         # Exported before it was known whether they are set.
         self.marked: set[str] = set()
+        # Read-only from here on.
+        self.fixed: set[str] = set()
 
     def copy(self) -> Kept:
         return dict(self.vars), set(self.options), set(self.marked), self.cwd
@@ -93,10 +95,17 @@ class State:
         if isinstance(value, Unknown):
             value = self.world.answers.get(name, replace(value, answer=f"--set {name}=VALUE"))
         before = self.vars.get(name)
+        if before is not None and isinstance(before.value, tuple) and not isinstance(value, tuple):
+            value = (value, *before.value[1:])  # an array stays one
+        self.vars[name] = Var(value, export or self.passes(name), file, line)
+
+    def passes(self, name: str) -> bool:
+        """Whether a value that `name` gets now is exported without a word."""
+        before = self.vars.get(name)
+        if before is not None and before.exported:
+            return True
         inherited = before is None and name in names("bash", "inherited")
-        passed = inherited or name in self.marked or (before is not None and before.exported)
-        exported = export or passed or "a" in self.options
-        self.vars[name] = Var(value, exported, file, line)
+        return inherited or name in self.marked or "a" in self.options
 
     def export(self, name: str, exported: bool, file: str, line: int) -> None:
         """What comes from outside is passed on anyway; a value that it gets later is too."""

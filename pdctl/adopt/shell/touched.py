@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_ASSIGNED = re.compile(rf"\b({_NAME})(?:\[[^\]]*\])?\+?=|\$\{{({_NAME}):?=")
+_ASSIGNED = re.compile(rf"(?<![$\w])({_NAME})(?:\[[^\]]*\])?\+?=|\$\{{({_NAME}):?=")
 _LISTED = re.compile(
     r"\b(?:read|mapfile|readarray|unset|export|declare|typeset|readonly|local|for|select|getopts|let|printf\s+-v)"
     r"\b([^;&|\n]*)"
@@ -14,7 +14,7 @@ _ARITHMETIC = re.compile(r"\(\((.*?)\)\)", re.DOTALL)
 _CHANGED = re.compile(
     rf"\b({_NAME})\s*(?:\[[^\]]*\]\s*)?(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*({_NAME})"
 )
-_WORD = re.compile(rf"\b({_NAME})\b")
+_WORD = re.compile(rf"(?<![$\w{{])({_NAME})(?![\w$])")
 _EXPORTED = re.compile(r"\b(?:export|declare\s+-\w*x\w*|typeset\s+-\w*x\w*)\b([^;&|\n]*)")
 _ANYTHING = re.compile(r"(?:^|[\s;&|({])(?:source|\.|eval|exec|cd|pushd|set|shopt)\s")
 ENGINE = re.compile(

@@ -10,7 +10,7 @@ from typing import Any
 from pdctl.adopt.notes import Grade, Unknown, Value
 from pdctl.adopt.shell.machine import Machine
 from pdctl.adopt.shell.state import Var
-from pdctl.adopt.shell.touched import ENGINE
+from pdctl.adopt.shell.touched import ENGINE, expanded, touched
 from pdctl.adopt.shell.tree import Assign, Simple, Word
 from pdctl.adopt.tables import names
 
@@ -37,7 +37,7 @@ def export(machine: Machine, command: Simple) -> None:
     """export, readonly, declare and typeset: every argument is expanded before the first is assigned."""
     flags = {c for w in _words(command) if (w.plain or "").startswith("-") for c in (w.plain or "")[1:]}
     name = command.name
-    passes = name == "export" or "x" in flags
+    passes, fixed = name == "export" or "x" in flags, name == "readonly" or "r" in flags
     known = {"export": "n", "readonly": ""}.get(name or "", "xrga")
     if "p" in flags and len(command.args) == 2:
         return machine.note(Grade.IDLE, "only says what is set")
@@ -54,6 +54,8 @@ def export(machine: Machine, command: Simple) -> None:
             machine.assign(argument, values[0], export=passes)
         elif not (argument.plain or "").startswith("-"):
             _declare(machine, command, argument, values, passes, drop="n" in flags)
+        if fixed:
+            machine.state.fixed |= touched(f"readonly {argument.text}")
     return None
 
 
@@ -77,8 +79,8 @@ def _declare(
 def unset(machine: Machine, command: Simple) -> None:
     arguments = _arguments(machine, command)
     for name in arguments or ():
-        if name == "-f":
-            return machine.dark(command.text, "unset -f is not followed")
+        if name == "-f" or name in machine.state.fixed:
+            return machine.dark(command.text, "this unset is not followed")
         if name != "-v":
             machine.state.unset(name, machine.file, command.line)
     if arguments:
@@ -179,6 +181,12 @@ def quiet(machine: Machine, command: Simple) -> None:
     return machine.note(Grade.LEFT, "writes a file, which pdctl does not do")
 
 
+def check(machine: Machine, command: Simple) -> None:
+    """`[` and `test`: their words are hardly file patterns, so only what an expansion sets is doubted."""
+    machine.taint(command.text, sorted(expanded(command.text)))
+    machine.note(Grade.LEFT, "a check of the script's own, which pdctl does not make")
+
+
 def changing(machine: Machine, command: Simple) -> None:
     machine.dark(command.text, f"{command.name} is not followed")
 
@@ -189,8 +197,11 @@ def exit_(machine: Machine, command: Simple) -> None:
 
 
 def return_(machine: Machine, command: Simple) -> None:
-    machine.note(Grade.IDLE, "ends this file")
-    machine.ended = "return" if machine.depth else f"the script ends in line {command.line} of {machine.file}"
+    """Of a file that is sourced; in the script itself bash complains, and with set -e ends."""
+    if not machine.depth:
+        return machine.dark(command.text, "return outside a function is not followed")
+    machine.ended = "return"
+    return machine.note(Grade.IDLE, "ends this file")
 
 
 def exec_(machine: Machine, command: Simple) -> None:
@@ -221,6 +232,8 @@ def _start(machine: Machine, command: Simple, args: tuple[Word | Assign, ...]) -
     first = argv[0] if argv else ""
     if isinstance(first, Unknown):
         machine.note(Grade.OPEN, f"what it starts is not known: {first.text} {first.what}", first.answer)
+    elif any(isinstance(w, str) and w in VERBS for w in argv[: 1 + (first == "command")]):
+        machine.dark(command.text, "a builtin that is called in this way is not followed")
     elif ENGINE.search(command.text):
         machine.note(Grade.OPEN, "names an engine in a way that is not understood")
     elif first.rpartition("/")[2] in ("bash", "sh", "dash") or first.endswith(".sh"):
@@ -244,5 +257,7 @@ VERBS: dict[str, Callable[[Machine, Simple], None]] = {
     "exit": exit_,
     "return": return_,
     "exec": exec_,
+    "[": check,
+    "test": check,
     "*": anything,
 }

@@ -117,12 +117,23 @@ def test_admin_verbs_reach_the_group() -> None:
         ("abort", {"id": "a", "room": 1}, "id"),
         ("drain", {"timeout": -1}, "timeout"),
         ("faults", {"name": "x"}, "armed"),
+        ("drain", {"timeuot": 3}, "timeuot"),
+        ("abort", {"id": "a", "rom": 1}, "rom"),
+        ("faults", {"name": "x", "armed": True, "cuont": 1}, "cuont"),
+        ("resume", {"timeout": 1}, "timeout"),
     ],
 )
-def test_wrong_admin_arguments_are_named(verb: str, body: Any, param: str) -> None:
+def test_wrong_admin_arguments_are_named_and_nothing_is_done(verb: str, body: Any, param: str) -> None:
     headers = {**BEARER, "X-Drill-Token": DRILL}
-    answer = call(Scripted(), f"/admin/{verb}", body, headers=headers)
+    client = Scripted()
+    answer = call(client, f"/admin/{verb}", body, headers=headers)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert client.verbs == [] and client.aborted == []
+
+
+def test_a_misspelt_argument_is_told_the_nearest_one() -> None:
+    said = call(Scripted(), "/admin/drain", {"timeuot": 3}, headers=BEARER).json()["error"]["message"]
+    assert said == "timeuot is not an argument of this verb. Did you mean timeout?"
 
 
 def test_faults_need_the_drill_token_too() -> None:

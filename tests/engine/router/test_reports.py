@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -69,6 +70,30 @@ def test_every_admin_verb_needs_the_token(verb: str) -> None:
             assert r.router.admission.held_since is None
             if verb in ("abort", "cordon"):
                 assert (await r.http.post(f"/admin/{verb}", json={}, headers=BEARER)).status_code == 400
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "hint"),
+    [
+        ("hold", {"timeuot": 3}, "Did you mean timeout?"),
+        ("drain", {"timeuot": 3}, "Did you mean timeout?"),
+        ("abort", {"id": "a", "room": 1}, "Known: id."),
+        ("cordon", {"engine": "p0", "cordoned": True, "cordned": False}, "Did you mean cordoned?"),
+        ("resume", {"force": True}, "This verb takes none."),
+    ],
+)
+def test_a_misspelt_admin_argument_is_refused_and_nothing_is_done(
+    verb: str, body: dict[str, Any], hint: str
+) -> None:
+    async def test() -> None:
+        async with rig() as r:
+            answer = await r.http.post(f"/admin/{verb}", json=body, headers=BEARER)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["param"]) == (400, list(body)[-1])
+            assert error["message"].endswith(hint)
+            assert r.router.admission.held_since is None and not r.engine("p0").cordoned
 
     asyncio.run(test())
 

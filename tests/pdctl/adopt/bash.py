@@ -22,7 +22,7 @@ with open(os.environ["STARTED"], "a") as out:
 _NUMACTL = """#!/bin/bash -p
 seen=()
 while [[ $1 == -* ]]; do
-  if [[ $1 == -[Nm] || $1 == --cpunodebind || $1 == --membind ]]; then seen+=("$1=$2"); shift; else seen+=("$1"); fi
+  case $1 in -N | -m | --cpunodebind | --membind) seen+=("$1=$2"); shift ;; *) seen+=("$1") ;; esac
   shift
 done
 NUMA_SEEN="${seen[*]}" exec "$@"
@@ -53,6 +53,8 @@ def run(argv: list[str], env: dict[str, str], lab: Path, cwd: Path) -> list[Star
     """What `argv` started in the end, in order; nothing when it failed before."""
     out = lab / "started.json"
     out.unlink(missing_ok=True)
+    if not cwd.is_dir():
+        return []
     subprocess.run(
         argv,
         env={**base(lab), **env},

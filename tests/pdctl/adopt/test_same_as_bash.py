@@ -78,3 +78,17 @@ def unknown(followed: Followed) -> bool:
     """Whether it was said that this is not the whole truth."""
     values = [v for s in followed.services for v in (*s.argv, s.cwd, *(e.value for e in s.env.values()))]
     return any(isinstance(v, Unknown) for v in values) or any(n.grade in SAID for n in followed.notes)
+
+
+@RUNS
+@given(text=scripts.anything)
+def test_no_line_goes_unmentioned(lab: Path, text: str) -> None:
+    try:
+        notes = [n for n in read(lab, text).notes if n.file == "serve.sh"]
+    except ConfigError:
+        return
+    said = {line for note in notes for line in range(note.first, note.last + 1)}
+    lines = {
+        n for n, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")
+    }
+    assert lines <= said

@@ -106,9 +106,13 @@ def test_a_host_on_which_nothing_is_installed_has_no_versions_yet(pair: Pair) ->
 def test_an_address_that_is_reached_and_ways_in_which_it_is_not(pair: Pair) -> None:
     assert "10.0.0.1:9001 reached in 1.0 ms, a listener of pdctl's answered" in pair.address().found
     for error in ("no answer", "refused", "somebody else answers there", "No route to host"):
+        # refused although a listener of pdctl's should be there
         pair.found["10.0.0.1:9001"] = Reached(error, 4.0)
         line = pair.address()
         assert line.level is Level.FAIL and line.found == f"10.0.0.1:9001: {error}" and line.fix
+    pair.ear.ports.remove(9001)
+    pair.found["10.0.0.1:9001"] = Reached("refused", 0.1)
+    assert "does not listen now" in pair.address().found, "nobody runs, and nobody was let listen"
     del pair.found["10.0.0.1:9001"]
     assert pair.address().level is Level.SKIP
 

@@ -83,6 +83,13 @@ def test_a_foreign_process_on_a_gpu_is_named_and_ones_own_is_not(made: Any, only
     assert only(lines(state), "gpu").level is Level.OK
 
 
+def test_an_engine_of_another_kind_may_use_any_gpu_that_is_there(made: Any, only: Any) -> None:
+    foreign = GpuHolder(4711, "GPU-1", 70000, (1,), "python train.py")
+    engine = made.engine(kind="sglang", command=["python", "-m", "sglang.launch_server"])
+    assert only(lines(made.state(engine, gpus=made.two_gpus(foreign))), "gpu").level is Level.FAIL
+    assert not [line for line in lines(made.state(engine)) if line.check == "gpu"], "nor must there be one"
+
+
 def test_a_gpu_that_is_not_there_and_a_driver_that_is_not(made: Any, only: Any) -> None:
     assert "h2 has GPU 0, 1" in only(lines(gpu(made, tp=4)), "gpu").found
     state = made.replace(gpu(made), gpus=Missing("nvidia-smi has failed"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -44,6 +46,28 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     assert f"Usage: pdctl {verb}" in capsys.readouterr().out
 
 
+def numbers(verb: str, module: str) -> dict[str, float | None]:
+    """Every option of a verb and its sub-verbs that takes a number -> the least that it takes."""
+    found = importlib.import_module(f"pdctl.cli.{module}")
+    app = getattr(found, "app", None)
+    functions = [found.command] if app is None else [c.callback for c in app.registered_commands]
+    hints = [get_type_hints(f, include_extras=True).items() for f in functions]
+    options = [
+        (f"{verb} {name}", kind) for one in hints for name, kind in one if get_origin(kind) is Annotated
+    ]
+    return {
+        name: k.__metadata__[0].min
+        for name, k in options
+        if {int, float} & {k.__origin__, *get_args(k.__origin__)}
+    }
+
+
+def test_no_verb_takes_a_negative_number() -> None:
+    least = {name: value for verb in VERBS for name, value in numbers(verb.name, verb.module).items()}
+    assert {"deploy wait", "rollback wait", "restart wait", "logs lines", "history prune"} <= least.keys()
+    assert [option for option, value in least.items() if value is None or value < 0] == []
+
+
 def test_a_verb_is_imported_when_it_is_invoked() -> None:
     code = "import sys; from pdctl.__main__ import main; main(['--help']);"
     code += "print([m for m in sys.modules if m.split('.')[0] in ('pydantic', 'httpx', 'rich', 'tomlkit')"
@@ -58,6 +82,7 @@ def test_a_verb_is_imported_when_it_is_invoked() -> None:
         (["statsu"], "pdctl has no verb 'statsu'.", "Did you mean status?"),
         (["deploy", "--plann"], "No such option: --plann", "See `pdctl deploy --help`."),
         (["deploy", "--wait", "soon"], "Invalid value for '--wait'", "See `pdctl deploy --help`."),
+        (["deploy", "--wait", "-3"], "Invalid value for '--wait': Input should be greater", "deploy --help"),
         (["profile", "lst"], "No such command 'lst'.", "See `pdctl profile --help`."),
         (["logs", "--fleet", "/no/where"], "There is no fleet file at /no/where.", "pdctl init"),
     ],

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pdctl.exits import Exit
+from tests.pdctl.terminal import Terminal
 
 # A verb like a drill: it changes something, waits, and puts it back while it says so, line by line.
 DRILL = """
@@ -52,30 +50,6 @@ def until(check: Callable[[], bool], what: str) -> None:
     while not check():
         assert time.monotonic() < end, f"waited 30 s: {what}"
         time.sleep(0.01)
-
-
-class Terminal:
-    """A pty whose slave is the controlling terminal of what runs in it, as in an SSH session."""
-
-    def __init__(self) -> None:
-        self.master, self.slave = pty.openpty()
-
-    def run(self, *argv: str, ignoring: int | None = None) -> subprocess.Popen[bytes]:
-        def begin() -> None:
-            os.setsid()
-            fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
-            if ignoring is not None:
-                signal.signal(ignoring, signal.SIG_IGN)
-
-        streams = {"stdin": self.slave, "stdout": self.slave, "stderr": self.slave}
-        return subprocess.Popen([sys.executable, *argv], preexec_fn=begin, **streams)
-
-    def close(self) -> None:
-        """The window is closed: the kernel hangs up whoever has the other side."""
-        for fd in (self.slave, self.master):
-            if fd >= 0:
-                os.close(fd)
-        self.slave = self.master = -1
 
 
 @pytest.fixture

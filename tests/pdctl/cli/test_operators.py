@@ -33,13 +33,14 @@ CHANGING = {
     "restart": ["restart", "decode-0", "--yes"],
     "restart --co": ["restart", "--co"],
     "resume": ["resume"],
-    "abort": ["abort", "some-request"],
     "down": ["down"],
     "profile": ["profile", "set", "default", "PD_QUEUE_TIMEOUT=25", "--reason", "why", "--live"],
     "tune-timeout": ["tune-timeout", "--yes"],
     "drill": ["drill", "arm", "prefill-0", "lose-want"],
     "drill disarm": ["drill", "disarm", "prefill-0"],
 }
+# They change something and wait for nobody.
+BESIDE = {"abort": ["abort", "some-request"]}
 LOOKING = {
     *("init", "model", "check", "status", "diagnose", "explain", "requests", "logs", "history", "lock"),
     "adopt",
@@ -80,7 +81,7 @@ def asked(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, Any]:
 
 
 def test_every_verb_is_known_to_change_the_fleet_or_not() -> None:
-    assert {v.name for v in VERBS} <= {*(words.split()[0] for words in CHANGING), *LOOKING}
+    assert {v.name for v in VERBS} <= {*(words.split()[0] for words in CHANGING), *BESIDE, *LOOKING}
 
 
 @pytest.mark.parametrize("name", CHANGING)
@@ -98,12 +99,21 @@ def test_a_verb_that_changes_the_fleet_respects_the_lock(
     assert list_runs(load_fleet(fleet).paths.journal) == []
 
 
+def test_a_request_is_ended_also_while_another_run_holds_the_fleet(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock_of(fleet).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="moving racks"))
+    code, document = asked(capsys, *BESIDE["abort"])
+    assert (code, document["error"]["code"]) == (Exit.UNREACHABLE, "unreachable"), "it got as far as the router"
+    assert [r.command for r in list_runs(load_fleet(fleet).paths.journal)] == ["abort some-request"]
+
+
 @pytest.mark.parametrize("name", sorted({"abort", "drill", "resume", "restart", "profile"}))
 def test_a_verb_that_changes_the_fleet_writes_a_run_also_when_it_fails(
     fleet: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing runs, so nothing can be changed."""
-    assert main(CHANGING[name]) != Exit.OK
+    assert main({**CHANGING, **BESIDE}[name]) != Exit.OK
     (run,) = list_runs(load_fleet(fleet).paths.journal)
     assert run.command.split()[0] == name and run.state == "failed" and run.error
     assert lock_of(fleet).look() is None

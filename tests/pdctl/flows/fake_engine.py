@@ -2,8 +2,9 @@
 
 Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. It may also be
 engine/__main__.py of a release, for hosts whose Python is what a deploy makes. The instance's
-behaviour comes from a file NAME.behave beside this process's env file, and from engine/behave of the release
-it runs from: exit=N, silent, empty, late, unloadable; NAME: in front of a word keeps it to that instance.
+behaviour comes from a file NAME.behave beside this process's env file, from engine/behave of the release it
+runs from, and from FAKE_BEHAVE: exit=N, silent, empty, late, unloadable; NAME: in front of a word keeps it
+to that instance.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ from pathlib import Path
 from typing import ClassVar
 
 STARTED = secrets.token_hex(8)
+# What an engine calls some of its timeouts; the others go by their variable here.
+NAMES = {
+    "PD_PREFILL_INFLIGHT_TIMEOUT": "inflight",
+    "PD_DECODE_PREALLOC_TIMEOUT": "prealloc",
+    "PD_DECODE_TRANSFER_TIMEOUT": "transfer",
+    "PD_ROUTER_IDLE_TIMEOUT": "router_idle",
+    "PD_QUEUE_TIMEOUT": "queue",
+}
 
 
 def flags(argv: list[str]) -> dict[str, str]:
@@ -29,6 +38,7 @@ def flags(argv: list[str]) -> dict[str, str]:
 
 def behaviour(*files: Path) -> list[str]:
     words = [word for file in files if file.exists() for word in file.read_text().split()]
+    words += os.environ.get("FAKE_BEHAVE", "").split()
     return [w.rpartition(":")[2] for w in words if ":" not in w or w.partition(":")[0] == Handler.name]
 
 
@@ -36,6 +46,9 @@ class Handler(BaseHTTPRequestHandler):
     name = ""
     timeouts: ClassVar[dict[str, float]] = {}
     empty = False
+
+    def named(self) -> dict[str, dict[str, object]]:
+        return {NAMES.get(k, k): {"env": k, "value": v} for k, v in self.timeouts.items()}
 
     def log_message(self, *args: object) -> None:
         pass
@@ -51,18 +64,18 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/ready":
             self.reply({"ready": True, "reasons": []})
         else:
-            named = {k: {"env": k, "value": v} for k, v in self.timeouts.items()}
-            self.reply({"instance": self.name, "incarnation": STARTED, "timeouts": named})
+            state = {"instance": self.name, "incarnation": STARTED, "timeouts": self.named()}
+            self.reply(state | ({"admission": "open"} if self.name == "router" else {}))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/admin/timeouts":
             if not self.headers.get("Authorization", "").startswith("Bearer "):
                 return self.reply({"error": {"code": "no_token", "message": "no"}}, 401)
-            known = {"inflight": "PD_PREFILL_INFLIGHT_TIMEOUT", "queue": "PD_QUEUE_TIMEOUT"}
+            envs = {name: env for env, name in NAMES.items()}
             for name, value in body.items():
-                self.timeouts[known[name]] = value
-            return self.reply({})
+                self.timeouts[envs[name]] = value
+            return self.reply(dict(self.named()))
         text = "" if self.empty else "Things fall."
         choice = {"text": text, "message": {"content": text}, "finish_reason": "stop"}
         return self.reply({"choices": [choice], "usage": {"completion_tokens": 4}})

@@ -76,4 +76,7 @@ def test_a_restarted_cell_that_no_router_serves_is_not_ok(routed: bool, code: Ex
     while not machine.final:
         machine = advance(machine, Event.PASSED)
     cell = CellReport("a", machine, {}, 1.0, (), (), (), (), (), "", routed)
-    assert CoRestartReport((cell,)).exit is code
+    report = CoRestartReport((cell,))
+    assert (report.exit, report.ok, report.done) == (code, routed, True)
+    assert ("admissions are open" in truth(machine, True, routed)[0]) is routed
+    assert next_command(machine, "a", routed) == ("" if routed else "pdctl deploy")

@@ -225,7 +225,7 @@ def test_what_starts_by_itself_is_waited_for(bench: Bench) -> None:
 def test_a_silent_unit_keeps_its_part_of_the_recovery_record(bench: Bench) -> None:
     bench.deploy()
     ctx = bench.context()
-    record = tune_recovery.Record({"prefill-0": {"inflight": 120.0}, "decode-0": {}})
+    record = tune_recovery.Record({"prefill-0": {"inflight": (120.0, 3.0)}, "decode-0": {}})
     tune_recovery.write(ctx.fleet, record)
     pid = bench.lives()["prefill-0"]
     assert pid is not None
@@ -237,7 +237,7 @@ def test_a_silent_unit_keeps_its_part_of_the_recovery_record(bench: Bench) -> No
         os.kill(pid, signal.SIGCONT)
     assert (caught.value.code, caught.value.exit) == ("not_put_back", Exit.UNREACHABLE)
     left = tune_recovery.read(ctx.fleet)
-    assert left is not None and left.timeouts == {"prefill-0": {"inflight": 120.0}}
+    assert left is not None and left.timeouts == {"prefill-0": {"inflight": (120.0, 3.0)}}
 
 
 def test_down_leaves_nothing_and_can_be_repeated(bench: Bench) -> None:

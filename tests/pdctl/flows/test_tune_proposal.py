@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdctl.fleet.catalogue import known
-from pdctl.fleet.chain import INFLIGHT, chain_problems
-from pdctl.flows.tune_apply import in_order
-from pdctl.flows.tune_proposal import FLOOR, chain, covered, histogram, propose
+from pdctl.fleet.chain import INFLIGHT, PREALLOC, chain_problems
+from pdctl.flows.tune_proposal import FLOOR, chain, covered, histogram, propose, reasons
 
 
 def test_too_few_samples_are_refused_with_the_number() -> None:
@@ -40,16 +39,30 @@ def test_coverage_grows_with_samples() -> None:
 
 
 @given(st.integers(1, 120), st.integers(5, 600))
-def test_the_chain_stays_valid_and_so_does_every_step_to_it(start: int, target: int) -> None:
+def test_the_chain_stays_valid(start: int, target: int) -> None:
     defaults = {env: v.default for env, v in known().items()}
     current = defaults | chain(float(start * 5), defaults)
     assert chain_problems(current) == []
-    wanted = chain(float(target), current)
-    values = dict(current)
-    for env in in_order(wanted, lower=target < current[INFLIGHT]):
-        values[env] = wanted[env]
-        assert chain_problems(values) == [], (env, start, target)
+    values = current | chain(float(target), current)
+    assert chain_problems(values) == []
     assert values[INFLIGHT] == target
+
+
+def test_a_value_is_kept_with_its_own_reason() -> None:
+    proposal = propose([0.1] * 60, [0.5] * 60)
+    said = reasons(proposal)
+    assert said[INFLIGHT] == proposal.reason and said[INFLIGHT].startswith("45 s: the floor")
+    wanted = chain(45.0, {env: v.default for env, v in known().items()})
+    assert wanted.keys() <= said.keys() and wanted[PREALLOC] == 37.0
+    others = [said[env] for env in said if env != INFLIGHT]
+    assert not any(reason.startswith("45 s") for reason in others)
+    assert said[PREALLOC].startswith("5/6 of the inflight timeout of 45 s")
+
+
+def test_failed_requests_are_named_instead_of_more_time() -> None:
+    proposal = propose([0.1] * 3, [], trouble="load: 17 of 20 requests failed (ConnectError 17)")
+    assert "17 of 20 requests failed (ConnectError 17): run `pdctl diagnose`" in proposal.reason
+    assert "longer" not in proposal.reason
 
 
 def test_histogram_marks_the_proposed_line() -> None:

@@ -1,0 +1,235 @@
+"""What tune-timeout leaves behind when it is killed or applies a value, and what it needs to begin at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
+from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, TRANSFER
+from pdctl.fleet.edit import set_value, set_values
+from pdctl.fleet.profile import load_profile
+from pdctl.flows import admin, tune_apply, tune_load, tune_recovery, tune_timeout
+from pdctl.flows.context import Context
+from pdctl.flows.rollback import list_deployments
+from pdctl.flows.tune_drill import Proof
+from pdctl.flows.tune_files import write_env
+from pdctl.flows.waiting import until
+from pdctl.units.envfile import parse_env
+from tests.pdctl.flows.conftest import Bench
+
+WAS, DRILL = 120.0, 3.0
+
+
+def inflight(ctx: Context) -> float:
+    return admin.timeouts(ctx, ctx.fleet.engine("prefill-0").url)["inflight"]
+
+
+def killed_in_a_drill(bench: Bench) -> Context:
+    """The record and the short value of a run that died before it could put anything back."""
+    bench.deploy()
+    ctx = bench.context()
+    record = tune_recovery.Record()
+    tune_apply.add_live(ctx, record, "prefill-0", {"inflight": DRILL})
+    tune_recovery.write(ctx.fleet, record)
+    tune_recovery.set_live(ctx, "prefill-0", {"inflight": DRILL})
+    return ctx
+
+
+def test_the_value_of_a_killed_drill_is_put_back(bench: Bench) -> None:
+    ctx = killed_in_a_drill(bench)
+    assert inflight(ctx) == DRILL
+    restored = tune_recovery.restore(ctx)
+    assert (restored.done, restored.left) == (["prefill-0: inflight back to 120 s"], [])
+    assert inflight(ctx) == WAS and not tune_recovery.path(ctx.fleet).exists()
+
+
+def test_a_value_that_was_set_since_is_left_alone(bench: Bench) -> None:
+    ctx = killed_in_a_drill(bench)
+    tune_recovery.set_live(ctx, "prefill-0", {"inflight": 60.0})
+    restored = tune_recovery.restore(ctx)
+    assert restored.done == []
+    assert restored.left == ["prefill-0: inflight of 60 s was set since and is left alone"]
+    assert inflight(ctx) == 60.0 and not tune_recovery.path(ctx.fleet).exists()
+
+
+def test_a_deploy_since_is_left_alone(bench: Bench) -> None:
+    """Even one whose value is the drill's own: it came with another life, or it is the profile's."""
+    ctx = killed_in_a_drill(bench)
+    for env in (TRANSFER, PREALLOC):
+        set_value(ctx.fleet.paths.profiles, "default", env, "2", "short", "me@here")
+    set_value(ctx.fleet.paths.profiles, "default", INFLIGHT, f"{DRILL:g}", "on purpose", "me@here")
+    bench.deploy()
+    ctx.units("local").restart("prefill-0")
+    until(lambda: "" if admin.state(ctx, ctx.fleet.engine("prefill-0").url) else "not up", 20.0)
+    restored = tune_recovery.restore(ctx)
+    assert restored.done == []
+    assert restored.left == ["prefill-0: inflight of 3 s came with a restart since and is left alone"]
+    assert inflight(ctx) == DRILL
+
+
+def test_a_profile_is_put_back_only_as_the_run_wrote_it(bench: Bench) -> None:
+    ctx = bench.context()
+    folder = ctx.fleet.paths.profiles
+    before = (folder / "default.toml").read_text()
+    edit = set_values(folder, "default", {"PD_QUEUE_TIMEOUT": ("200", "measured")}, "me@here")
+    tune_recovery.write(ctx.fleet, tune_recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
+    assert tune_recovery.restore(ctx).done == []  # killed before it wrote
+    tune_recovery.write(ctx.fleet, tune_recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
+    edit.apply()
+    assert tune_recovery.restore(ctx).done == ["default.toml as it was"]
+    assert (folder / "default.toml").read_text() == before
+    tune_recovery.write(ctx.fleet, tune_recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
+    edit.apply()
+    set_value(folder, "default", "PD_DRAIN_TIMEOUT", "20", "edited by hand", "me@here")
+    edited = (folder / "default.toml").read_text()
+    restored = tune_recovery.restore(ctx)
+    assert restored.left == ["default.toml was changed since and is left alone"]
+    assert (folder / "default.toml").read_text() == edited
+
+
+def test_a_record_of_another_version_is_a_sentence(bench: Bench) -> None:
+    ctx = bench.context()
+    target = tune_recovery.path(ctx.fleet)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text('{"schema": 1, "at": 1, "timeouts": {}, "faults": [], "files": {}}')
+    with pytest.raises(PdctlError) as caught:
+        tune_recovery.restore(ctx)
+    assert caught.value.code == "bad_recovery" and target.exists()
+
+
+# applying ------------------------------------------------------------------------------------------------
+
+WANTED = {TRANSFER: 37.0, PREALLOC: 37.0, INFLIGHT: 45.0, IDLE: 68.0}
+REASONS = {env: f"measured, {env}" for env in WANTED}
+PROOF = Proof("prefill-0", "decode-0", 3.0, 3.01, "drill-1", ())
+
+
+def installed(bench: Bench, unit: str) -> dict[str, str]:
+    return parse_env(Path(bench.root(), "env", f"{unit}.env").read_text())
+
+
+def test_an_applied_value_survives_a_crash_and_leaves_a_deploy_nothing_to_do(bench: Bench) -> None:
+    bench.deploy()
+    ctx = bench.context()
+    lives = bench.lives()
+    tune_apply.apply(ctx, WANTED, REASONS)
+    assert write_env(ctx, WANTED) == []
+    assert bench.lives() == lives and not tune_recovery.path(ctx.fleet).exists()
+    assert bench.plan().plan.changes == 0
+    made, _ = list_deployments(ctx)
+    assert [d.what for d in made] == ["tune-timeout", "deploy"]
+    assert installed(bench, "decode-0")[PREALLOC] == "37" and installed(bench, "router")[IDLE] == "68"
+    values = load_profile(ctx.fleet.paths.profiles, "default").values
+    assert {env: (values[env].value, values[env].reason) for env in WANTED} == {
+        env: (f"{value:g}", REASONS[env]) for env, value in WANTED.items()
+    }
+    pid = lives["prefill-0"]
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    url = ctx.fleet.engine("prefill-0").url
+    until(lambda: "" if bench.lives()["prefill-0"] not in (None, pid) else "the old life", 20.0)
+    until(lambda: "" if admin.state(ctx, url) else "not up", 20.0)
+    assert inflight(ctx) == 45.0
+
+
+def test_only_what_was_applied_is_written_to_hosts(bench: Bench) -> None:
+    """An edit of the fleet that nobody has deployed yet is not smuggled in."""
+    bench.deploy()
+    set_value(bench.fleet().paths.profiles, "default", "PD_QUEUE_TIMEOUT", "200", "later", "me@here")
+    ctx = bench.context()
+    tune_apply.apply(ctx, WANTED, REASONS)
+    assert write_env(ctx, WANTED) == []
+    assert installed(bench, "prefill-0")["PD_QUEUE_TIMEOUT"] == "300"
+    left = [line for p in bench.plan().plan.pending for line in p.differences if "->" in line]
+    assert left and all("PD_QUEUE_TIMEOUT" in line for line in left)
+
+
+def test_a_unit_with_a_value_of_its_own_keeps_it(bench: Bench) -> None:
+    name = f"port = {bench.fleet().engine('prefill-0').port}"
+    bench.edit(name, f'{name}\nenv = {{ {INFLIGHT} = "130" }}')
+    bench.deploy()
+    ctx = bench.context()
+    tune_apply.apply(ctx, WANTED, REASONS)
+    assert write_env(ctx, WANTED) == []
+    assert inflight(ctx) == 130.0 and installed(bench, "prefill-0")[INFLIGHT] == "130"
+    assert "prefill-0 runs with 130 s" in tune_apply.vouch(ctx, PROOF, "e.json", 45.0)
+    assert not load_profile(ctx.fleet.paths.profiles, "default").values[INFLIGHT].is_verified
+
+
+def test_what_is_not_in_force_is_not_vouched_for(bench: Bench) -> None:
+    bench.deploy()
+    ctx = bench.context()
+    folder = ctx.fleet.paths.profiles
+    tune_apply.need_in_force(ctx, "default", WAS)
+    set_value(folder, "default", INFLIGHT, "130", "not deployed", "me@here")
+    with pytest.raises(PdctlError) as caught:
+        tune_apply.need_in_force(ctx, "default", 130.0)
+    assert (caught.value.code, caught.value.exit) == ("not_in_force", Exit.FINDINGS)
+    assert "prefill-0 runs with 120 s" in caught.value.message and "pdctl deploy" in caught.value.hint
+    assert "changed to PD_PREFILL_INFLIGHT_TIMEOUT=130 meanwhile" in tune_apply.vouch(
+        ctx, PROOF, "e.json", WAS
+    )
+    assert "prefill-0 runs with 120 s" in tune_apply.vouch(ctx, PROOF, "e.json", 130.0)
+    assert not load_profile(folder, "default").values[INFLIGHT].is_verified
+    bench.deploy()
+    assert tune_apply.vouch(ctx, PROOF, "e.json", 130.0) == ""
+    assert load_profile(folder, "default").values[INFLIGHT].is_verified
+
+
+# before anything is sent ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sent(*args: object) -> tuple[str, str]:
+        raise AssertionError("a request was sent")
+
+    monkeypatch.setattr(tune_load, "ask", sent)
+
+
+def refused(ctx: Context, **options: object) -> PdctlError:
+    with pytest.raises(PdctlError) as caught:
+        tune_timeout.run(ctx, tune_timeout.Options(**options))  # type: ignore[arg-type]
+    return caught.value
+
+
+@pytest.mark.usefixtures("sends_nothing")
+def test_a_fleet_that_is_down_is_refused_at_once_with_what_is_down(bench: Bench) -> None:
+    error = refused(bench.context(), measure_only=True)
+    assert (error.code, error.exit) == ("not_serving", Exit.UNREACHABLE)
+    assert all(f"{name}: it does not answer" in error.message for name in ("prefill-0", "decode-0", "router"))
+    bench.deploy()
+    bench.context().units("local").stop("decode-0")
+    error = refused(bench.context(), measure_only=True)
+    assert "decode-0: it does not answer" in error.message and "prefill-0" not in error.message
+
+
+@pytest.mark.usefixtures("sends_nothing")
+def test_the_operator_is_asked_before_anything_is_sent(bench: Bench) -> None:
+    bench.edit("drill = false", "drill = true")
+    bench.deploy()
+
+    def declines(question: str) -> None:
+        raise PdctlError("declined", question)
+
+    asked = refused(bench.context(), apply=True, confirm=declines)
+    assert asked.code == "declined" and asked.message.startswith("Load test, then stall one transfer")
+
+
+def test_an_agent_backs_off_while_requests_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    async def failing(*args: object) -> tuple[str, str]:
+        asked.append(time.monotonic())
+        return "", "ConnectError"
+
+    monkeypatch.setattr(tune_load, "ask", failing)
+    shots = asyncio.run(tune_load.drive(bench.context(), tune_load.Shape(agents=2, seconds=2.0)))
+    assert 4 <= len(shots) <= 16 and not any(shot.ok for shot in shots)
