@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,6 @@ from pdctl.facts.unit import Unit
 from pdctl.units.base import Units
 from pdctl.units.spec import UnitStatus
 
-_ENDED = re.compile(r"\[keeper\] .*: ended (?:by signal (?P<signal>\d+)|with exit code (?P<code>\d+))")
 _STATES = {
     "missing": "absent",
     "inactive": "stopped",
@@ -44,6 +42,7 @@ def unit_of(status: UnitStatus) -> Unit:
         wanted=status.wanted or status.state not in ("inactive", "deactivating"),
         pid=status.pid,
         exit=exit,
+        ended_by=status.ended_by,
         restarts=status.restarts,
         since=status.since or None,
         started_at=status.started_at,
@@ -77,24 +76,13 @@ def collect(
         answers = Answers({}, dict.fromkeys(request, error.message), 0.0, 0.0)
     if failed:
         return dict.fromkeys(names, UnitFacts(Missing(failed), Missing(failed))), answers
-    return {name: _facts(units, name, statuses.get(name), answers) for name in names}, answers
+    return {name: _facts(name, statuses.get(name), answers) for name in names}, answers
 
 
-def last_end(lines: Sequence[str]) -> int | None:
-    """The exit of the life before this one, from the keeper's own lines in the log."""
-    for line in reversed(lines):
-        found = _ENDED.search(line)
-        if found:
-            return -int(found["signal"]) if found["signal"] else int(found["code"])
-    return None
-
-
-def _facts(units: Units, name: str, status: UnitStatus | None, answers: Answers) -> UnitFacts:
+def _facts(name: str, status: UnitStatus | None, answers: Answers) -> UnitFacts:
     if status is None:
         return UnitFacts(unit_of(UnitStatus(name, "missing")), Missing("it was never started"))
     unit = unit_of(status)
-    if unit.restarts and unit.exit is None:
-        unit = unit.ended(last_end(units.logs(name, 2000)))
     if unit.pid is None:
         return UnitFacts(unit, Missing("no process runs"))
     found = process.parse(unit.pid, answers.of("processes"))

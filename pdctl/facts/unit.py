@@ -27,7 +27,8 @@ class Unit:
 
     `exit` is the last exit code, negative for a signal, None when it never ended. `restarts` counts the
     starts that nobody asked for; `since` is when the state began (Unix seconds). `started_by` says who began
-    the present life: pdctl, supervisor (after an end), hand, boot; "" when that is not known.
+    the present life: pdctl, supervisor (after an end), hand, boot; "" when that is not known. `ended_by` is
+    why the supervisor killed the life before, "" when it ended otherwise.
     """
 
     name: str
@@ -40,10 +41,11 @@ class Unit:
     started_at: float | None = None
     reason: str = ""
     started_by: str = ""
+    ended_by: str = ""
 
-    def ended(self, exit: int | None) -> Unit:
-        """The same with the exit of the life before."""
-        return replace(self, exit=exit)
+    def last_end(self) -> str:
+        """How the life before this one ended, as words."""
+        return f"killed by its supervisor ({self.ended_by})" if self.ended_by else meaning(self.exit)
 
     def born(self, at: float) -> Unit:
         """The same with the process's own start time (Unix seconds)."""

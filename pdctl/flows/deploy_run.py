@@ -102,11 +102,11 @@ class Rollout:
         failed = [r.group for r in bad if r.state in (State.BACK, State.FAILED)]
         if group.kind == "cell":
             return f"{failed[0]} failed" if failed and runs else ""
-        cells = [r for r in self._results.values() if r.group.startswith("cell ")]
-        if cells and not any(r.state in _WELL for r in cells):
-            return "no cell serves what was deployed"
         if group.kind == "left":
             return f"{bad[0].group} is not deployed" if bad else ""
+        cells = [r for r in self._results.values() if r.group.startswith("cell ")]
+        if cells and not any(r.state in _WELL for r in cells):
+            return f"{failed[0]} failed" if failed and runs else "no cell serves what was deployed"
         if not runs:
             return ""
         if behind := [r.group for r in bad if self._names_others(group, r.group)]:

@@ -112,19 +112,20 @@ class Keeper:
     def _life(self) -> str:
         """Start one process and see it to its end. Why the keeper ended it; empty when it ended itself."""
         self.spec = UnitSpec.from_json(self.unit_file.read_text())
-        self.record.status, self.record.exit_code, self.record.exit_signal = "", None, None
+        self.record.status = ""
         self.record.child_pid = self.record.child_start = None
         self.record.inputs = self.spec.inputs
         self.set("activating")
         why = self._spawn()
         if self.child is None:
-            self.record.exit_code = 127
+            self.record.exit_code, self.record.exit_signal, self.record.ended_by = 127, None, ""
             return why
         why = self._watch(self.child)
         code = self.child.wait()
         # Ranks and other descendants must not outlive the process that answers for them.
         procs.kill_all(self.child.pid, self.record.mark, 10.0)
         self.record.exit_code, self.record.exit_signal = (code, None) if code >= 0 else (None, -code)
+        self.record.ended_by = why
         self.record.child_pid = self.record.child_start = None
         return why
 

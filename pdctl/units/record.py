@@ -28,6 +28,7 @@ class Record:
     restarts: int = 0
     exit_code: int | None = None
     exit_signal: int | None = None
+    ended_by: str = ""
     since: float = 0.0
     started_at: float | None = None
     inputs: str = ""
@@ -72,6 +73,7 @@ def judge(name: str, record: Record | None) -> UnitStatus:
         return UnitStatus(name, "inactive", "never started")
     pid = record.child_pid if record.child_alive else None
     state, reason = record.state, record.reason
+    since: float | None = record.since
     if not record.kept and state not in ("inactive", "failed"):
         left = orphans(record)
         if left:
@@ -79,6 +81,7 @@ def judge(name: str, record: Record | None) -> UnitStatus:
             pid = pid or left[0]
         else:
             state, reason = "failed", "its keeper and its process are gone"
+        since = None  # nobody was there to see when
     return UnitStatus(
         name=name,
         state=state,
@@ -89,7 +92,8 @@ def judge(name: str, record: Record | None) -> UnitStatus:
         restarts=record.restarts,
         exit_code=record.exit_code,
         exit_signal=record.exit_signal,
-        since=record.since,
+        ended_by=record.ended_by,
+        since=since,
         started_at=record.started_at if pid else None,
         started_by="" if pid is None else "supervisor" if record.restarts else "pdctl",
         wanted=state not in ("inactive", "deactivating"),

@@ -69,7 +69,8 @@ class UnitStatus:
 
     `state`: missing (no unit file), inactive, activating, active, deactivating, restarting, failed, orphaned
     (its process runs and nobody supervises it). `reason` says why, `status` is the process's own words.
-    `exit_code` and `exit_signal` are of the last process that ended. Times are Unix seconds; `since` is
+    `exit_code` and `exit_signal` are of the last process that ended; `ended_by` is why its supervisor killed
+    it, empty when it ended otherwise. Times are Unix seconds; `since` is
     when the state began, `started_at` when the process did. `started_by` says who started that process:
     pdctl, supervisor (unasked, after a failure), boot, or hand (somebody else's systemctl); empty when
     none runs or it is not known. `wanted`: pdctl has started it and not stopped it since.
@@ -84,6 +85,7 @@ class UnitStatus:
     restarts: int = 0
     exit_code: int | None = None
     exit_signal: int | None = None
+    ended_by: str = ""
     since: float | None = None
     started_at: float | None = None
     started_by: str = ""

@@ -9,7 +9,7 @@ from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import span
 from pdctl.facts.missing import known
-from pdctl.facts.unit import Unit, meaning
+from pdctl.facts.unit import Unit
 
 _START = 120.0  # loading a model may take this long before the port opens
 
@@ -43,7 +43,7 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
         return None  # PD205: something answers, so it is not down
     if unit.state in ("failed", "stopped", "absent"):
         words = {"failed": "has failed", "stopped": "is stopped", "absent": "was never started"}[unit.state]
-        ended = [meaning(unit.exit)] if unit.state != "absent" else []
+        ended = [unit.last_end()] if unit.state != "absent" else []
         since = f" for {span(age)}" if age is not None else ""
         tail = f": {ended[0]}" if ended else ""
         evidence = [f"unit state {unit.state}{since}", *ended, f"HTTP: {view.reach}"]

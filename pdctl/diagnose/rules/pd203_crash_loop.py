@@ -8,10 +8,9 @@ from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import count, span
 from pdctl.facts.missing import known
-from pdctl.facts.unit import meaning
 
 _MANY = 3
-_RECENT = 600.0
+_RECENT = 300.0
 
 
 @rule("PD203", "crash loop", Severity.ERROR, ["units"], echo_of=["PD206"])
@@ -35,10 +34,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if unit.restarts >= _MANY and (young or unit.state == "backoff"):
             evidence = [
                 f"{count(unit.restarts, 'restart')} that nobody asked for",
-                f"last end: {meaning(unit.exit)}",
+                f"last end: {unit.last_end()}",
                 f"state {unit.state}",
             ]
             if unit.started_at is not None:
                 evidence.append(f"this life is {span(facts.at - unit.started_at)} old")
-            said = f"{member.name} keeps ending: {meaning(unit.exit)}."
+            said = f"{member.name} keeps ending: {unit.last_end()}."
             yield rule.finding(member.name, said, evidence, f"pdctl logs {member.name}", since=unit.since)

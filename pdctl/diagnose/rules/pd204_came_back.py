@@ -8,7 +8,7 @@ from pdctl.diagnose.facts import EngineView, Facts, Member, peer_of
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed, span
 from pdctl.facts.missing import known
-from pdctl.facts.unit import Unit, meaning
+from pdctl.facts.unit import Unit
 
 _RECENT = 300.0
 _MANY = 3
@@ -47,8 +47,8 @@ def _unasked(rule: Rule, facts: Facts, member: Member, unit: Unit, began: float)
     waits = unit.state == "backoff"
     age = span(facts.at - began)
     back = "will be started again in a moment" if waits else f"was started again {age} ago"
-    said = f"{member.name} ended unasked and {back}: {meaning(unit.exit)}."
-    evidence = [f"last end: {meaning(unit.exit)}", f"restarts that nobody asked for: {unit.restarts}"]
+    said = f"{member.name} ended unasked and {back}: {unit.last_end()}."
+    evidence = [f"last end: {unit.last_end()}", f"restarts that nobody asked for: {unit.restarts}"]
     return rule.finding(member.name, said, evidence, f"pdctl logs {member.name}", since=began)
 
 

@@ -21,7 +21,9 @@ def _gone(view: EngineView, other: EngineView) -> str | None:
         return f"{view.name} has no entry for {other.name}"
     if peer.linked:
         return None
-    since = f" since {span(peer.since_age)}" if peer.since_age is not None else ""
+    # A link that was never there is young for ever: each try begins it anew.
+    known_for = peer.since_age if peer.since_age is not None and peer.since_age >= 1.0 else None
+    since = f" since {span(known_for)}" if known_for is not None else ""
     error = f": {peer.error}" if peer.error else ""
     return f"{view.name} is not linked to {other.name}{since}{error}"
 

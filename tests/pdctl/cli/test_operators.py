@@ -104,7 +104,7 @@ def test_a_request_is_ended_also_while_another_run_holds_the_fleet(
 ) -> None:
     lock_of(fleet).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="moving racks"))
     code, document = asked(capsys, *BESIDE["abort"])
-    assert (code, document["error"]["code"]) == (Exit.UNREACHABLE, "unreachable"), "it got as far as the router"
+    assert (code, document["error"]["code"]) == (Exit.UNREACHABLE, "unreachable")
     assert [r.command for r in list_runs(load_fleet(fleet).paths.journal)] == ["abort some-request"]
 
 

@@ -17,7 +17,7 @@ import pytest
 from pdctl.errors import PdctlError, UnreachableError
 from pdctl.facts import leftovers, ports, process
 from pdctl.facts.ask import Answers
-from pdctl.facts.collect import collect, last_end, unit_of
+from pdctl.facts.collect import collect, unit_of
 from pdctl.facts.missing import Missing
 from pdctl.facts.process import Process
 from pdctl.facts.unit import meaning
@@ -172,14 +172,12 @@ def test_exit_codes_are_words() -> None:
     assert meaning(None) == "no exit code was kept"
 
 
-def test_unit_states_and_the_keepers_last_word() -> None:
+def test_unit_states_and_how_the_last_life_ended() -> None:
     assert unit_of(UnitStatus("x", "restarting", exit_signal=9)).state == "backoff"
     assert unit_of(UnitStatus("x", "inactive")).wanted is False
-    lines = ["[keeper] d: ended with exit code 71", "hello", "[keeper] d: ended by signal 9", "up"]
-    assert last_end(lines) == -9
-    stamped = ["2026-11-29 17:16:31 [keeper] decode-1: ended by signal 9"]
-    assert last_end(stamped) == -9
-    assert last_end(["nothing"]) is None
+    assert unit_of(UnitStatus("x", "active", exit_code=71)).last_end() == "exit code 71: a rank process died"
+    killed = UnitStatus("x", "active", exit_signal=9, ended_by="watchdog: no sign of life for 30 s")
+    assert unit_of(killed).last_end() == "killed by its supervisor (watchdog: no sign of life for 30 s)"
 
 
 class Units:

@@ -83,7 +83,8 @@ def test_a_changed_flag_restarts_its_cell_together_and_not_the_router(bench: Ben
 def test_a_live_timeout_is_set_without_a_restart(bench: Bench) -> None:
     bench.deploy()
     before = bench.lives()
-    bench.edit('value = "120"', 'value = "110"', "profiles/default.toml")
+    inflight = "[values.PD_PREFILL_INFLIGHT_TIMEOUT]\nvalue = "
+    bench.edit(f'{inflight}"120"', f'{inflight}"110"', "profiles/default.toml")
     made = bench.deploy()
     assert ids(made) == ["local/env/prefill-0", "local/timeouts/prefill-0"]
     assert made.plan.pending[0].differences == ("PD_PREFILL_INFLIGHT_TIMEOUT: 120 -> 110",)

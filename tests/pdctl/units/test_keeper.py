@@ -120,6 +120,8 @@ def test_silence_past_the_watchdog_ends_in_a_restart(bench) -> None:
     status = bench.until("dog", lambda s: s.restarts == 1)
     assert "fed for 1.5 s" in bench.log("dog")
     assert "watchdog: no sign of life for 1 s" in bench.log("dog")
+    status = bench.units.status(["dog"])["dog"]
+    assert (status.exit_signal, status.ended_by) == (9, "watchdog: no sign of life for 1 s")
     assert status.state in ("activating", "active")
 
 
