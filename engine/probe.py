@@ -1,5 +1,7 @@
 """`python -m engine probe`: whether KV could move between two hosts, as one JSON document on stdout.
 
+It is the last line there: UCX writes its own complaints to stdout too, before it.
+
     probe --listen ADDRESS:PORT      waits for the other end
     probe --dial ADDRESS:PORT        reaches it, tries again until the deadline
 

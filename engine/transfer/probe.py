@@ -26,6 +26,7 @@ from engine.core.ids import agent_name, new_incarnation
 from engine.core.types import Shape
 from engine.transfer import commands as c
 from engine.transfer.agent import Agent
+from engine.transfer.edge import NIXL_ERRORS, say
 
 # One page is 256 KiB, about what a page of a model of middle size has.
 SHAPE = Shape(layers=1, kv_heads=1, head_dim=1024, page_size=128, itemsize=1)
@@ -109,9 +110,12 @@ class Probe:
         shape = (2 * self._pages + 1, 1, SHAPE.layers, 2, SHAPE.page_size, SHAPE.head_dim)
         self._pool = torch.zeros(shape, dtype=torch.uint8, device=device)
         name = agent_name("probe", new_incarnation(), 0)
-        self._agent = Agent(
-            name=name, rank=0, heads=(0, 1), shape=SHAPE, pool=self._pool, report=self._reports.append
-        )
+        try:
+            self._agent = Agent(
+                name=name, rank=0, heads=(0, 1), shape=SHAPE, pool=self._pool, report=self._reports.append
+            )
+        except NIXL_ERRORS as error:
+            raise ProbeError("probe_transfer", f"NIXL could not {self.stage}: {say(error)}.") from error
 
     def run(self, sock: socket.socket, first: bool, end: float) -> tuple[Write, Write]:
         """(to the peer, from the peer). `first` writes first; `end` is on the monotonic clock.

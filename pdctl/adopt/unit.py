@@ -19,6 +19,7 @@ _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _BRACED = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|(\$))")
 _SPECIFIER = re.compile(r"%(.)")
 _READ = ("ExecStart", "Environment", "EnvironmentFile", "UnsetEnvironment", "WorkingDirectory")
+_GRADES = {"open": Grade.OPEN, "assumed": Grade.ASSUMED, "idle": Grade.IDLE, "left": Grade.LEFT}
 _PLACE = ("NUMAPolicy", "NUMAMask", "CPUAffinity")
 
 
@@ -83,7 +84,7 @@ class Unit:
         """What a fleet file has no place for, and what is not known at all."""
         pair = f"{directive.key}={directive.value}"
         for shown in (f"[{directive.section}]{pair}", pair, directive.key):
-            for grade, table in ((Grade.OPEN, "open"), (Grade.IDLE, "idle"), (Grade.LEFT, "left")):
+            for table, grade in _GRADES.items():
                 for pattern, what in sentences("systemd", table).items():
                     if fnmatch.fnmatchcase(shown, pattern):
                         return self.note(directive, grade, what)
@@ -138,7 +139,7 @@ class Unit:
     def _command(self, directive: Directive) -> Iterator[Value]:
         text = directive.value.lstrip("-")
         split = words(text)
-        if not split or split[0][:1] in ("@", "+", "!", ":", "|") or ";" in split:
+        if not split or split[0][:1] in ("@", "+", "!", ":", "|") or ";" in split or "\\;" in text:
             raise ConfigError(
                 "not_understood",
                 f"{directive.file}:{directive.first}: this form of ExecStart= is not read.",
@@ -150,13 +151,8 @@ class Unit:
             yield from self._expanded(word, directive)
 
     def _expanded(self, word: str, directive: Directive) -> Iterator[Value]:
-        whole = re.fullmatch(r"\$([A-Za-z_][A-Za-z0-9_]*)", word)
-        if whole:
-            value = self._variable(whole[1], directive)
-            if isinstance(value, Unknown):
-                yield value
-            else:
-                yield from words(value) or []
+        if word.startswith("$") and word[1:2] not in ("{", "$"):
+            yield from self._split(word, self._variable(word[1:], directive), directive)
             return
         specified = self._specified(word, directive)
         unknown: list[Unknown] = [specified] if isinstance(specified, Unknown) else []
@@ -168,6 +164,17 @@ class Unit:
 
         text = _BRACED.sub(one, specified if isinstance(specified, str) else word)
         yield unknown[0] if unknown else text
+
+    def _split(self, word: str, value: Value, directive: Directive) -> Iterator[Value]:
+        """A variable that is a word by itself is split, its quotes respected."""
+        split = words(value) if isinstance(value, str) and "\\" not in value else None
+        if split is not None:
+            yield from split
+        elif isinstance(value, Unknown):
+            yield value
+        else:
+            what = "holds quotes or backslashes that are not read"
+            yield Unknown(word, what, directive.file, directive.first, f"--set {word[1:]}=VALUE")
 
     def _variable(self, name: str, directive: Directive) -> Value:
         """A variable of the unit; one that nobody sets is empty, as systemd has it."""

@@ -77,7 +77,7 @@ def carry_out(deploy: Deploy, journal: Journal, as_json: bool, yes: bool, begin:
         outcome = apply_deploy(deploy, journal)
     except DeployFailed as error:
         if not as_json:
-            show_outcome(error.outcome)
+            show_outcome(error.outcome, changed=True)
             raise
         journal.ends("failed", error.message)
         _show(deploy, error.outcome, as_json, begin, error)
@@ -105,8 +105,10 @@ def _show(deploy: Deploy, outcome: Outcome, as_json: bool, begin: float, error: 
         show_json(_document(deploy) | about | ({"error": error.document()} if error else {}))
         return
     show_plan(deploy.plan, applied=True)
-    show_outcome(outcome)
-    print(f"{counted(deploy.plan)} in {seconds:.1f} s; the router serves at {url}")
+    show_outcome(outcome, changed=deploy.plan.changes > 0)
+    routed = deploy.ctx.fleet.router.kind != "none"
+    front = f"the router serves at {url}" if routed else "no router in the fleet file"
+    print(f"{counted(deploy.plan)} in {seconds:.1f} s; {front}")
 
 
 def _document(deploy: Deploy) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pdctl.cli.session import session
-from pdctl.flows.http import call
+from pdctl.flows import admin
 from pdctl.render.requests import show_requests
 from pdctl.render.table import show_json
 
@@ -19,7 +19,7 @@ def command(
     """The router's ledger: every request with its stage, age and what its two legs do."""
     s = session(ctx)
     with s.context() as context:
-        _, ledger = call(context, "GET", f"{context.fleet.router.url}/v1/requests", 5.0)
+        ledger = admin.get(context, context.fleet.router.url, "/v1/requests")
     if s.json:
         show_json(ledger)
     else:

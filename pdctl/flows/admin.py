@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdctl.errors import PdctlError, UnreachableError
+from pdctl.errors import ConfigError, PdctlError, UnreachableError
 from pdctl.exits import Exit
 from pdctl.fleet.tokens import read_drill_token
 from pdctl.flows.changing import doing
 from pdctl.flows.context import Context
+from pdctl.flows.foreign import is_foreign
 from pdctl.flows.http import call, error_of
 
 
@@ -32,6 +33,7 @@ def post(
 def _post(
     ctx: Context, url: str, verb: str, body: dict[str, Any] | None, drill: bool, timeout: float
 ) -> dict[str, Any]:
+    _of_ours(ctx, url)
     headers = ctx.admin_headers()
     if drill:
         headers["X-Drill-Token"] = read_drill_token(ctx.fleet)
@@ -44,6 +46,16 @@ def _post(
     return answer
 
 
+def _of_ours(ctx: Context, url: str) -> None:
+    """ConfigError where pdctl's own verbs and documents are not known: they are not even asked for."""
+    for unit in (*ctx.fleet.units(), ctx.fleet.router):
+        if unit.url == url and is_foreign(unit):
+            if unit.kind == "none":
+                raise ConfigError("no_router", "The fleet file names no router, so this cannot be asked.")
+            said = f"{unit.name} is of kind {unit.kind}, which has no admin verbs and no state for pdctl."
+            raise ConfigError("not_bundled", said)
+
+
 def timeouts(ctx: Context, url: str, timeout: float = 10.0) -> dict[str, float]:
     """The timeouts in force by name, seconds, as the verb that sets them answers: it is given none to set."""
     answer = _post(ctx, url, "timeouts", {}, False, timeout)
@@ -52,6 +64,7 @@ def timeouts(ctx: Context, url: str, timeout: float = 10.0) -> dict[str, float]:
 
 def get(ctx: Context, url: str, path: str, timeout: float = 5.0) -> dict[str, Any]:
     """GET a document; UnreachableError when the answer is not 200."""
+    _of_ours(ctx, url)
     status, answer = call(ctx, "GET", f"{url}{path}", timeout)
     if status != 200:
         raise UnreachableError("no_answer", f"{url}{path} answered {status}: {error_of(answer)}")

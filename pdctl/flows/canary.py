@@ -8,9 +8,10 @@ from typing import Any
 
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
-from pdctl.fleet.model import Engine, Fleet
+from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.flows.co_restart_canary import send
 from pdctl.flows.context import Context
+from pdctl.flows.foreign import authorization, completion, is_foreign
 from pdctl.flows.http import call, error_of
 
 PROMPT = "What is gravity? Answer in one short sentence."
@@ -18,11 +19,32 @@ TOKENS = 8
 
 
 def router_canary(ctx: Context, deadline: float, prompt: str = PROMPT) -> float:
-    """One chat completion through the router; seconds. PdctlError when its body is not an answer."""
+    """One request through the router; seconds. PdctlError when its body is not an answer."""
+    router = ctx.fleet.router
+    if is_foreign(router):
+        return _plain(ctx, router, "the canary through the router", deadline, prompt)
     begin = time.monotonic()
-    url = f"{ctx.fleet.router.url}/v1/chat/completions"
+    url = f"{router.url}/v1/chat/completions"
     status, body = call(ctx, "POST", url, deadline, _chat(ctx.fleet, prompt))
     check_answer("the canary through the router", status, body)
+    return time.monotonic() - begin
+
+
+def engine_canary(ctx: Context, engine: Engine, deadline: float) -> float:
+    """One request to an engine that does both halves itself; seconds."""
+    return _plain(ctx, engine, f"the canary to {engine.name}", deadline, PROMPT)
+
+
+def _plain(ctx: Context, unit: Engine | Router, what: str, deadline: float, prompt: str) -> float:
+    begin = time.monotonic()
+    headers = authorization(ctx, [unit, *ctx.fleet.engines()])
+    body = completion(ctx.fleet.model.name, prompt, TOKENS)
+    status, answer = call(ctx, "POST", f"{unit.url}/v1/completions", deadline, body, headers)
+    if status != 200:
+        raise _failed(f"{what} answered {status}: {error_of(answer)}")
+    choices = answer.get("choices") or [{}]
+    if not str(choices[0].get("text") or "").strip():
+        raise _failed(f"{what} answered 200 with no text.")
     return time.monotonic() - begin
 
 

@@ -78,7 +78,8 @@ class Ways:
 def ways(fleet: Fleet, states: Mapping[str, HostState]) -> list[Way]:
     """Decodes dial prefills, the router reaches every engine; between hosts that were reached only."""
     found = [Way(d.host, p, p.bootstrap_port) for p, d in fleet.edges() if p.bootstrap_port is not None]
-    found += [Way(fleet.router.host, engine, engine.port) for engine in fleet.engines()]
+    if fleet.router.kind != "none":
+        found += [Way(fleet.router.host, engine, engine.port) for engine in fleet.engines()]
     once = {(w.source, w.key): w for w in found}
     return [w for w in once.values() if w.source in states and w.engine.host in states]
 

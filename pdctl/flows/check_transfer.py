@@ -172,15 +172,19 @@ def _judge(subject: str, ear: Side, dial: Side, results: list[Result | PdctlErro
 
 
 def _said(result: Result | PdctlError) -> dict[str, Any] | str:
-    """The probe's document, or why there is none."""
+    """The probe's document, with what UCX itself said where it failed; or why there is none."""
     if isinstance(result, PdctlError):
         return result.message
     if result.timed_out:
         return "the probe did not end in time"
+    *noise, last = result.text.splitlines() or [""]
     try:
-        found: dict[str, Any] = json.loads(result.text)
+        found: dict[str, Any] = json.loads(last)
     except ValueError:
         return (result.tail(1) or [f"the probe ended with exit code {result.rc} and said nothing"])[0]
+    errors = [line.partition("ERROR")[2].strip() for line in noise if "UCX" in line and "ERROR" in line]
+    if found["error"] and errors:
+        found["error"] = f"{found['error'].rstrip('.')}; UCX: {errors[-1]}"
     return found
 
 

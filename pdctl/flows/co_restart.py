@@ -13,10 +13,12 @@ from pdctl.errors import ConfigError, DeadlineError, PdctlError
 from pdctl.fleet.model import Cell
 from pdctl.fleet.names import nearest
 from pdctl.flows.changing import doing
+from pdctl.flows.co_restart_foreign import ForeignSteps
 from pdctl.flows.co_restart_report import CellReport, CoRestartReport
-from pdctl.flows.co_restart_states import DEADLINES, Event, Machine, Stage, advance, next_command, truth
+from pdctl.flows.co_restart_states import Event, Machine, Stage, advance, next_command
 from pdctl.flows.co_restart_steps import Steps
 from pdctl.flows.context import Context
+from pdctl.flows.foreign import mixed
 
 Progress = Callable[[str], None]
 
@@ -73,10 +75,10 @@ def _acts(ctx: Context, steps: Steps) -> dict[Stage, Callable[[float], None]]:
     return {stage: recorded(stage, act) for stage, act in _actions(steps).items()}
 
 
-def _attempt(machine: Machine, act: Callable[[float], None]) -> Machine:
+def _attempt(machine: Machine, act: Callable[[float], None], deadline: float) -> Machine:
     """One stage under its deadline, and the machine after it."""
     try:
-        act(DEADLINES[machine.stage])
+        act(deadline)
     except DeadlineError as error:
         return advance(machine, Event.EXPIRED, error.message)
     except PdctlError as error:
@@ -87,7 +89,8 @@ def _attempt(machine: Machine, act: Callable[[float], None]) -> Machine:
 
 
 def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
-    steps = Steps(ctx, cell, alone=len(ctx.fleet.cells) == 1)
+    made = ForeignSteps if mixed(cell) else Steps
+    steps = made(ctx, cell, alone=len(ctx.fleet.cells) == 1)
     actions = _acts(ctx, steps)
     machine = Machine()
     seconds: dict[str, float] = {}
@@ -98,7 +101,7 @@ def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
             stage = machine.stage
             progress(f"cell {cell.name}: {stage}")
             begin = time.monotonic()
-            machine = _attempt(machine, actions[stage])
+            machine = _attempt(machine, actions[stage], steps.deadline(stage))
             seconds[stage.name.lower()] = time.monotonic() - begin
             if stage is Stage.HOLD:
                 held_at = time.monotonic()
@@ -113,7 +116,7 @@ def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
 
 def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: float | None) -> CellReport:
     order = [*steps.prefills, *steps.decodes]
-    true_now = truth(machine, steps.alone, steps.routed)
+    true_now = steps.truth(machine)
     if machine.stage is not Stage.DONE:
         true_now += steps.observe()
     return CellReport(

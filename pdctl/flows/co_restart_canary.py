@@ -15,6 +15,7 @@ from typing import Any
 from pdctl.errors import PdctlError
 from pdctl.fleet.model import Engine
 from pdctl.flows.context import Context
+from pdctl.flows.foreign import authorization, is_foreign
 from pdctl.flows.http import call, error_of
 from pdctl.remote.fanout import begin
 
@@ -41,9 +42,8 @@ def _leg(
 ) -> tuple[dict[str, Any], str]:
     """(body, problem) of one leg."""
     try:
-        status, answer = call(
-            ctx, "POST", f"{engine.url}/v1/completions", timeout, body, {"X-Request-ID": id}
-        )
+        headers = {"X-Request-ID": id, **authorization(ctx, [engine])}
+        status, answer = call(ctx, "POST", f"{engine.url}/v1/completions", timeout, body, headers)
     except PdctlError as error:
         return {}, error.message
     return answer, "" if status == 200 else f"{engine.name} answered {status}: {error_of(answer)}"
@@ -73,11 +73,14 @@ def _once(ctx: Context, prefill: Engine, decode: Engine, prompt: str, timeout: f
 
 
 def send(ctx: Context, prefill: Engine, decode: Engine, size: str, timeout: float = 30.0) -> Canary:
-    """Two passes of one size; both must answer alike and say something."""
+    """Two passes of one size; both must answer alike and say something.
+
+    An engine of another kind gets one: that it answers alike twice is no promise of its.
+    """
     prompt = SMALL if size == "small" else LARGE
     started = time.monotonic()
     text, problem = _once(ctx, prefill, decode, prompt, timeout)
-    if not problem:
+    if not problem and not is_foreign(decode):
         again, problem = _once(ctx, prefill, decode, prompt, timeout)
         if not problem and again != text:
             problem = f"the same greedy request gave {text!r}, then {again!r}"

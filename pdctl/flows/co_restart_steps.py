@@ -23,6 +23,7 @@ from pdctl.flows.changing import doing
 from pdctl.flows.co_restart_canary import Canary, send
 from pdctl.flows.co_restart_hold import Admissions, caught_up
 from pdctl.flows.co_restart_report import Start
+from pdctl.flows.co_restart_states import DEADLINES, Machine, Stage, truth
 from pdctl.flows.context import Context
 from pdctl.flows.waiting import until
 from pdctl.remote.fanout import begin
@@ -60,6 +61,12 @@ class Steps:
         self._drain = DRAIN_DEFAULT
         self._began: dict[str, float] = {}
         self._admissions = Admissions(ctx, cell, alone, self.notes)
+
+    def deadline(self, stage: Stage) -> float:
+        return DEADLINES[stage]
+
+    def truth(self, machine: Machine) -> list[str]:
+        return truth(machine, self.alone, self.routed)
 
     # hold, drain
 

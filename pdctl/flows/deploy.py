@@ -76,7 +76,6 @@ def plan_deploy(
     cells and hosts that alone are deployed to. Raises when there is nothing left that could be deployed to.
     """
     fleet = ctx.fleet
-    _check_kinds(ctx)
     scope = chosen(fleet, groups_of(fleet, {}), limit)
     near = {fleet.router.host, *(h for g in scope for h in g.hosts)}
     states = look_at(ctx, [h for h in fleet.hosts if h in near or not limit], fleet.model.path)
@@ -100,16 +99,6 @@ def plan_deploy(
     ways = Ways(author(ctx, states, "deploy"), wait, hooks.around(restart))
     deploy = Deploy(ctx, Plan(()), units, tuple(groups), states, ways, broken, hooks)
     return make_deploy(deploy, install_plan(deploy, releases, lock))
-
-
-def _check_kinds(ctx: Context) -> None:
-    """Engines of other kinds are watched, not installed."""
-    for unit in ctx.fleet.units():
-        if unit.kind != "bundled":
-            raise ConfigError(
-                "not_managed",
-                f"{unit.name} is of kind {unit.kind}, which pdctl watches and does not deploy.",
-            )
 
 
 def _check_model(ctx: Context, state: HostState) -> None:
@@ -140,7 +129,8 @@ def author(ctx: Context, states: States, what: str) -> Author:
 
 def why_not(ctx: Context, group: Group, broken: dict[str, PdctlError]) -> tuple[str, PdctlError] | None:
     """The host that keeps `group` from being deployed to: without a router nothing is held or served."""
-    hosts = (*group.hosts, ctx.fleet.router.host)
+    router = ctx.fleet.router
+    hosts = group.hosts if router.kind == "none" else (*group.hosts, router.host)
     return next(((h, broken[h]) for h in hosts if h in broken), None)
 
 
@@ -161,7 +151,7 @@ def install_plan(deploy: Deploy, releases: dict[str, HostRelease], lock: Lock) -
         if wanted := releases.get(state.name):
             install += install_steps(ctx, state, wanted, lock)
             switch.append(current_step(state, wanted.release.id, SWITCH, SWITCH))
-        switch += token_steps(ctx, state, SWITCH, SWITCH)
+            switch += token_steps(ctx, state, SWITCH, SWITCH)
     return joined([make_plan(install), make_plan(switch)])
 
 

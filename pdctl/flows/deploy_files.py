@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, replace
 
+from pdctl.fleet.secret import is_secret
 from pdctl.flows.context import Context
 from pdctl.flows.deploy_look import HostState
 from pdctl.flows.desired import RELEASE, DesiredUnit, token_files
@@ -14,8 +14,6 @@ from pdctl.plan.step import Step
 from pdctl.transport.command import MASK
 from pdctl.units.envfile import parse_env
 from pdctl.units.spec import UnitSpec
-
-_SECRET = re.compile(r"TOKEN(?!.*_FILE$)|SECRET|PASSWORD|API_KEY|CREDENTIAL", re.IGNORECASE)
 
 
 def token_steps(ctx: Context, state: HostState, group: str, wave: str) -> list[Step]:
@@ -50,7 +48,7 @@ def _env_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wav
 
     def check() -> Sequence[str]:
         there = state.env.get(unit.name)
-        return () if there == text else env_differences(parse_env(there or ""), unit.env)
+        return () if there == text else env_differences(parse_env(there or ""), unit.env, unit.secret)
 
     def write() -> None:
         ctx.transport(state.name).put(text.encode(), unit.spec.env_file, 0o600)
@@ -60,20 +58,22 @@ def _env_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wav
     return Step(id, state.name, what, check, write, group=group, wave=wave)
 
 
-def env_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+def env_differences(
+    before: Mapping[str, str], after: Mapping[str, str], secret: Set[str] = frozenset()
+) -> list[str]:
     """NAME: old -> new, secrets masked; never empty, since the file itself differs."""
     lines = [
-        f"{name}: {_shown(name, before.get(name))} -> {_shown(name, after.get(name))}"
+        f"{name}: {_shown(name, before.get(name), secret)} -> {_shown(name, after.get(name), secret)}"
         for name in sorted({*before, *after})
         if before.get(name) != after.get(name)
     ]
     return lines or ["written differently"]
 
 
-def _shown(name: str, value: str | None) -> str:
+def _shown(name: str, value: str | None, secret: Set[str]) -> str:
     if value is None:
         return "(unset)"
-    return MASK if _SECRET.search(name) else value
+    return MASK if name in secret or is_secret(name, value) else value
 
 
 def _unit_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wave: str) -> Step:

@@ -8,12 +8,13 @@ from typing import Any
 
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows import admin
-from pdctl.flows.canary import edge_canary, router_canary
+from pdctl.flows.canary import edge_canary, engine_canary, router_canary
 from pdctl.flows.context import Context
 from pdctl.flows.deploy_look import HostState, States
 from pdctl.flows.deploy_units import ready_step
 from pdctl.flows.deployment import Author, entry, record
 from pdctl.flows.desired import DesiredUnit
+from pdctl.flows.foreign import is_foreign, knows_edges
 from pdctl.flows.ready import not_ready
 from pdctl.plan.run import run_plan
 from pdctl.plan.step import Step, make_plan
@@ -37,6 +38,9 @@ def canary_steps(ctx: Context, names: Set[str], group: str, routed: bool) -> lis
     for prefill, decode in ctx.fleet.edges():
         if names >= {prefill.name, decode.name}:
             steps.append(_edge_step(ctx, prefill, decode, group))
+    for engine in ctx.fleet.engines():
+        if engine.name in names and is_foreign(engine) and engine.role == "both":
+            steps.append(_engine_step(ctx, engine, group))
     if routed and any(e.role != "prefill" for e in ctx.fleet.engines()):
         steps.append(_router_step(ctx, group))
     return steps
@@ -44,15 +48,28 @@ def canary_steps(ctx: Context, names: Set[str], group: str, routed: bool) -> lis
 
 def _edge_step(ctx: Context, prefill: Engine, decode: Engine, group: str) -> Step:
     def prove() -> None:
-        ctx.say(f"  answered in {edge_canary(ctx, prefill, decode, CANARY):.2f} s")
+        if knows_edges(prefill, decode):
+            ctx.say(f"  answered in {edge_canary(ctx, prefill, decode, CANARY):.2f} s")
+        else:
+            ctx.say(f"  not asked: how {decode.kind} hands over is not known to pdctl")
 
     name = f"{prefill.name} -> {decode.name}"
     return Step(f"canary/{name}", "fleet", f"canary {name}", lambda: (), prove, gate=True, group=group)
 
 
-def _router_step(ctx: Context, group: str) -> Step:
+def _engine_step(ctx: Context, engine: Engine, group: str) -> Step:
     def prove() -> None:
-        if admin.state(ctx, ctx.fleet.router.url).get("admission") == "held":
+        ctx.say(f"  answered in {engine_canary(ctx, engine, CANARY):.2f} s")
+
+    id, what = f"canary/{engine.name}", f"canary to {engine.name}"
+    return Step(id, "fleet", what, lambda: (), prove, gate=True, group=group)
+
+
+def _router_step(ctx: Context, group: str) -> Step:
+    front = ctx.fleet.router
+
+    def prove() -> None:
+        if not is_foreign(front) and admin.state(ctx, front.url).get("admission") == "held":
             ctx.say("  not asked: admissions are held")
             return
         ctx.say(f"  answered in {router_canary(ctx, CANARY):.2f} s")

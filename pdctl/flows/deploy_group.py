@@ -15,6 +15,7 @@ from pdctl.flows.deploy_look import HostState, States
 from pdctl.flows.deploy_units import CoRestart, co_restart_step, removal_step, start_steps, timeout_step
 from pdctl.flows.deployment import Author
 from pdctl.flows.desired import DesiredUnit
+from pdctl.flows.foreign import is_foreign
 from pdctl.plan.step import Step
 from pdctl.units.spec import UnitSpec
 
@@ -119,6 +120,8 @@ def _host_steps(ctx: Context, state: HostState, group: Group) -> list[Step]:
 
 def left_held(ctx: Context, group: Group) -> str:
     """Whether a co-restart of this cell was cut off, so that the router still keeps requests from it."""
+    if is_foreign(ctx.fleet.router):
+        return ""
     front = admin.state(ctx, ctx.fleet.router.url)
     names = {u.name for u in group.units}
     cordoned = [e["instance"] for e in front.get("engines", []) if e.get("cordoned")]

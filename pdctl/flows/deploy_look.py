@@ -11,6 +11,7 @@ from pdctl.fleet.model import Engine, Router
 from pdctl.flows import admin
 from pdctl.flows.context import Context
 from pdctl.flows.desired import DesiredUnit
+from pdctl.flows.foreign import is_foreign
 from pdctl.release.host import HostReleases, Installed
 from pdctl.release.runtime import Facts
 from pdctl.remote.fanout import begin, fan_out
@@ -73,6 +74,8 @@ class States:
 
     def document(self, unit: Engine | Router) -> dict[str, Any]:
         """What the unit says of itself (/v1/state), {} when it says nothing; asked once until `forget`."""
+        if is_foreign(unit):
+            return {}
         if unit.name not in self._documents:
             self._documents[unit.name] = admin.state(self.ctx, unit.url, HTTP)
         return self._documents[unit.name]

@@ -12,8 +12,10 @@ from pdctl.exits import Exit
 from pdctl.flows.deploy import INSTALL, PRUNE, SWITCH, Deploy, why_not
 from pdctl.flows.deploy_back import NothingBefore, last_good, put_back
 from pdctl.flows.deploy_group import Group
+from pdctl.flows.deploy_release import current_step
 from pdctl.flows.deploy_result import GroupResult, HostResult, Outcome, State
 from pdctl.plan.run import run_steps
+from pdctl.plan.step import make_plan
 from pdctl.remote.journal import Journal
 from pdctl.units.spec import UnitSpec
 
@@ -55,10 +57,9 @@ class Rollout:
         self._on_hosts(SWITCH)
         for group in self._deploy.groups:
             self._results[group.key] = self._group(group)
-        bad = [r for r in self._results.values() if r.state in (State.BACK, State.FAILED)]
-        if bad:
+        if any(r.state not in _WELL for r in self._results.values()):
             self._point_back()
-        else:
+        if not any(r.state in (State.BACK, State.FAILED) for r in self._results.values()):
             self._on_hosts(PRUNE)
         return Outcome(list(self._results.values()), self._hosts(), self._notes)
 
@@ -146,11 +147,16 @@ class Rollout:
 
     def _point_back(self) -> None:
         """`current` follows what serves, where nothing of the new release does."""
+        steps = []
         for name, state in self._states.hosts.items():
             units = state.newest["units"].values() if state.newest else ()
             used = [e["release"] for e in units if e["release"] in state.installed.releases]
             if used and state.installed.current not in used and name not in self._broken:
-                state.installed = state.tool.activate(used[0])
+                steps.append(current_step(state, used[0], SWITCH, "back"))
+        failed = run_steps(make_plan(steps).pending, self._journal, self._ctx.say)
+        self._notes += [
+            f"{h}: current still names what does not serve: {e.message}" for h, e in failed.items()
+        ]
 
     def _serves(self, group: Group) -> str:
         good = last_good(self._states)
@@ -161,6 +167,8 @@ class Rollout:
     def _hosts(self) -> list[HostResult]:
         rows = []
         for name in self._ctx.fleet.hosts:
+            if name not in self._states.hosts and name not in self._broken:
+                continue  # out of scope, and so not asked
             error = self._broken.get(name)
             state = self._states.hosts.get(name)
             current = state.installed.current or "" if state else ""

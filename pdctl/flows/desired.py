@@ -11,6 +11,7 @@ from pdctl.fleet.catalogue import known
 from pdctl.fleet.model import Cell, Engine, Fleet, HostPaths, Router
 from pdctl.fleet.profile import Value, engine_env
 from pdctl.fleet.tokens import read_drill_token, read_token
+from pdctl.flows.foreign import launch
 from pdctl.release.build import Release
 from pdctl.units.envfile import render_env
 from pdctl.units.spec import UnitSpec
@@ -28,7 +29,8 @@ RELEASE = "PDCTL_RELEASE"
 class DesiredUnit:
     """`env` is the whole env file; `timeouts` are the live PD_* values among it, as numbers.
 
-    `release` is the id of the release it runs from, "" for an engine that brings its own.
+    `release` is the id of the release it runs from, "" for an engine that brings its own. `secret` are the
+    names of `env` whose values are not shown.
     """
 
     unit: Engine | Router
@@ -36,6 +38,7 @@ class DesiredUnit:
     env: dict[str, str]
     timeouts: dict[str, float]
     release: str = ""
+    secret: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -80,10 +83,11 @@ def _foreign_unit(fleet: Fleet, unit: Engine | Router) -> DesiredUnit:
     """An engine of another kind: its own command line and environment, nothing of pdctl's in them."""
     values = engine_env(fleet, unit)
     env = {**_gpus(unit), **{n: v.value for n, v in values.items() if not n.startswith("PD_")}}
-    command = unit.spec.command if isinstance(unit, Engine) else None
-    spec = replace(_spec(fleet, unit, tuple(command or ())), notify=False)
-    inputs = _digest([spec.argv, spec.numa, env])
-    return DesiredUnit(unit, replace(spec, inputs=inputs), env, {})
+    spec = replace(_spec(fleet, unit, launch(unit.spec.command or [])), notify=False)
+    spec = replace(spec, cwd=unit.spec.cwd or spec.cwd)
+    inputs = _digest([spec.argv, spec.cwd, spec.numa, env])
+    secret = frozenset(n for n, v in values.items() if v.secret)
+    return DesiredUnit(unit, replace(spec, inputs=inputs), env, {}, secret=secret)
 
 
 def _spec(fleet: Fleet, unit: Engine | Router, argv: tuple[str, ...]) -> UnitSpec:
@@ -99,7 +103,7 @@ def _spec(fleet: Fleet, unit: Engine | Router, argv: tuple[str, ...]) -> UnitSpe
         role=unit.role,
         fleet=fleet.name,
         cell=unit.cell if isinstance(unit, Engine) else "",
-        numa=unit.spec.numa if isinstance(unit, Engine) else None,
+        numa=unit.spec.numa,
     )
 
 

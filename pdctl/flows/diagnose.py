@@ -9,7 +9,10 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+import httpx
+
 from pdctl.adapters.bundled import GAP, engine_pair, router_pair
+from pdctl.adapters.foreign import health_pair
 from pdctl.adapters.picture import Engine as EnginePicture
 from pdctl.adapters.picture import Pair
 from pdctl.adapters.picture import Router as RouterPicture
@@ -18,11 +21,13 @@ from pdctl.diagnose.report import Report, make
 from pdctl.errors import PdctlError
 from pdctl.facts.collect import UnitFacts
 from pdctl.facts.missing import Missing
+from pdctl.facts.probes.process import OURS
 from pdctl.facts.process import shown
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.profile import engine_env
 from pdctl.flows.context import Context
 from pdctl.flows.diagnose_hosts import look
+from pdctl.flows.foreign import is_foreign
 
 
 def diagnose(ctx: Context, gap: float = GAP) -> Report:
@@ -36,12 +41,28 @@ async def _gather(ctx: Context, gap: float) -> Facts:
     fleet = ctx.fleet
     engines = list(fleet.engines())
     async with ctx.async_client() as client:
-        probes = [asyncio.create_task(engine_pair(client, e.url, gap)) for e in engines]
-        asking = asyncio.create_task(router_pair(client, fleet.router.url, gap))
+        probes = [asyncio.create_task(_engine_pair(client, e, gap)) for e in engines]
+        asking = asyncio.create_task(_router_pair(client, fleet.router, gap))
         units, hosts = await look(ctx)
         pairs = await asyncio.gather(*probes)
         router = await asking
     return assemble(fleet, units, hosts, dict(zip((e.name for e in engines), pairs, strict=True)), router)
+
+
+async def _engine_pair(client: httpx.AsyncClient, engine: Engine, gap: float) -> Pair[EnginePicture]:
+    if is_foreign(engine):
+        return await health_pair(client, engine.url, engine.kind, gap)
+    return await engine_pair(client, engine.url, gap)
+
+
+async def _router_pair(
+    client: httpx.AsyncClient, router: Router, gap: float
+) -> Pair[RouterPicture] | Missing:
+    if router.kind == "none":
+        return Missing("the fleet file names no router")
+    if is_foreign(router):
+        return await health_pair(client, router.url, router.kind, gap)
+    return await router_pair(client, router.url, gap)
 
 
 def assemble(
@@ -49,19 +70,28 @@ def assemble(
     units: dict[str, UnitFacts],
     hosts: Sequence[HostView],
     engines: dict[str, Pair[EnginePicture]],
-    router: Pair[RouterPicture],
+    router: Pair[RouterPicture] | Missing,
 ) -> Facts:
     """Facts from what the probes brought, named as the fleet file names it."""
     views = tuple(EngineView(_member(fleet, e, units), engines[e.name]) for e in fleet.engines())
-    front = RouterView(_member(fleet, fleet.router, units), router)
+    front: RouterView | Missing = (
+        router if isinstance(router, Missing) else RouterView(_member(fleet, fleet.router, units), router)
+    )
     return Facts(fleet.name, time.time(), fleet.drill, views, front, tuple(hosts))
+
+
+def _comparable(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:
+    """What `unit` is given of the variables that are read from a process; PD_* only where it gets them."""
+    given = {name: value.value for name, value in engine_env(fleet, unit).items()}
+    read = {name: text for name, text in given.items() if name.startswith(OURS)}
+    return {n: t for n, t in read.items() if not (is_foreign(unit) and n.startswith("PD_"))}
 
 
 def _member(fleet: Fleet, unit: Engine | Router, units: dict[str, UnitFacts]) -> Member:
     found = units[unit.name]
     expected: dict[str, str] | Missing
     try:
-        expected = shown({name: value.value for name, value in engine_env(fleet, unit).items()})
+        expected = shown(_comparable(fleet, unit))
     except PdctlError as error:
         expected = Missing(error.message)
     return Member(

@@ -41,7 +41,7 @@ def request(fleet: Fleet, host: str) -> Request:
 def _peers(fleet: Fleet, host: str) -> list[dict[str, object]]:
     """What the units of `host` connect to: decodes dial prefills, the router reaches every engine."""
     wanted = [(p.address, p.bootstrap_port) for p, d in fleet.edges() if d.host == host]
-    if fleet.router.host == host:
+    if fleet.router.host == host and fleet.router.kind != "none":
         wanted += [(e.address, e.port) for e in fleet.engines()]
     return [{"address": a, "port": p, "gently": True} for a, p in dict.fromkeys(wanted) if p is not None]
 

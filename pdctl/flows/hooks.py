@@ -24,6 +24,7 @@ from pdctl.transport.local import LocalTransport
 
 # Seconds that a hook may take.
 DEADLINE = 600.0
+NAMES = tuple(f"{when}-{what}" for what in ("deploy", "rollback", "co-restart") for when in ("pre", "post"))
 
 
 class Hooks:
@@ -34,7 +35,9 @@ class Hooks:
 
     @contextmanager
     def open(self, changes: object) -> Iterator[None]:
-        """The plan's document lies in a file meanwhile."""
+        """The plan's document lies in a file meanwhile. ConfigError for a hook that could not be run."""
+        for name in NAMES:
+            self._find(name)
         with tempfile.TemporaryDirectory(prefix="pdctl-") as folder:
             path = Path(folder) / "changes.json"
             path.write_text(json.dumps(changes, indent=1), encoding="utf-8")
@@ -51,7 +54,10 @@ class Hooks:
 
     def after(self, what: str, result: str, **more: str) -> str:
         """What went wrong, in a sentence; the work itself is done."""
-        failed = self._run(f"post-{what}", {**more, "PDCTL_RESULT": result})
+        try:
+            failed = self._run(f"post-{what}", {**more, "PDCTL_RESULT": result})
+        except PdctlError as error:
+            failed = [], error.message
         if failed:
             self._ctx.say(failed[1])
         return failed[1] if failed else ""
@@ -70,14 +76,19 @@ class Hooks:
 
         return restarted
 
-    def _run(self, name: str, more: dict[str, str]) -> tuple[list[str], str] | None:
+    def _find(self, name: str) -> Path | None:
         path = self._ctx.fleet.paths.state / "hooks" / name
         if not path.exists():
             return None
         if not os.access(path, os.X_OK):
-            raise ConfigError(
-                "hook_not_executable", f"The hook {path} is not executable.", f"chmod +x {path}"
-            )
+            what = f"The hook {path} is not executable."
+            raise ConfigError("hook_not_executable", what, f"chmod +x {path}")
+        return path
+
+    def _run(self, name: str, more: dict[str, str]) -> tuple[list[str], str] | None:
+        path = self._find(name)
+        if path is None:
+            return None
         env = {
             "PDCTL_FLEET": str(self._ctx.fleet.path),
             "PDCTL_RUN": self._ctx.journal.id if self._ctx.journal else "",

@@ -8,6 +8,7 @@ from pdctl.fleet.model import Engine, Router
 from pdctl.fleet.profile import engine_env, load_profile
 from pdctl.flows import admin
 from pdctl.flows.context import Context
+from pdctl.flows.foreign import is_foreign
 from pdctl.remote.fanout import fan_out
 
 QUICK = 5.0
@@ -29,7 +30,8 @@ def set_live(ctx: Context, profile: str, env: str) -> dict[str, str]:
     if variable is None or not variable.live:
         raise ConfigError("not_live", f"{env} is read at start.", "Run `pdctl deploy` to restart with it.")
     name = variable.name
-    units = {u.name: u for u in ctx.fleet.units() if variable.read_by(u.role) and _uses(ctx, u, profile)}
+    ours = [u for u in ctx.fleet.units() if not is_foreign(u)]
+    units = {u.name: u for u in ours if variable.read_by(u.role) and _uses(ctx, u, profile)}
 
     def post(unit: str) -> None:
         value = float(engine_env(ctx.fleet, units[unit])[env].value)

@@ -9,6 +9,7 @@ from pdctl.errors import DeadlineError, PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows.context import Context
+from pdctl.flows.foreign import is_foreign, unhealthy
 from pdctl.flows.http import call
 from pdctl.units.logfile import MARK, STARTED
 from pdctl.units.spec import UnitStatus
@@ -21,6 +22,8 @@ TAIL = 25
 
 def not_ready(ctx: Context, unit: Engine | Router, deadline: float = 2.0) -> str:
     """Why `unit` takes no requests now; empty when it is ready."""
+    if is_foreign(unit):
+        return unhealthy(ctx, unit)
     try:
         status, document = call(ctx, "GET", f"{unit.url}/ready", deadline)
     except PdctlError as error:

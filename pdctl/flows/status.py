@@ -7,14 +7,19 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import httpx
+
 from pdctl.adapters.bundled import ask_engine, ask_router
+from pdctl.adapters.foreign import ask_health, no_router
 from pdctl.adapters.picture import Engine as EnginePicture
+from pdctl.adapters.picture import Reach, Sample
 from pdctl.adapters.picture import Router as RouterPicture
-from pdctl.adapters.picture import Sample
 from pdctl.errors import PdctlError
+from pdctl.facts.missing import known
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows.context import Context
 from pdctl.flows.desired import RELEASE
+from pdctl.flows.foreign import is_foreign
 from pdctl.remote.fanout import fan_out
 from pdctl.units.spec import UnitSpec, UnitStatus
 
@@ -41,15 +46,16 @@ class FleetStatus:
 
     @property
     def healthy(self) -> bool:
-        """Everything runs under supervision, answers and takes requests."""
-        units = [self.router_unit, *(e.unit for e in self.engines)]
-        return (
-            all(unit.state == "active" for unit in units)
-            and isinstance(self.router_sample.picture, RouterPicture)
-            and all(
-                isinstance(e.sample.picture, EnginePicture) and e.sample.picture.ready for e in self.engines
-            )
-        )
+        """Everything runs under supervision, answers and takes requests, as far as its kind tells."""
+        return all(e.unit.state == "active" and _ready(e) for e in self.engines) and self._front_well
+
+    @property
+    def _front_well(self) -> bool:
+        sample = self.router_sample
+        if self.router.kind == "none":
+            return True
+        answers = sample.reach is Reach.OK if is_foreign(self.router) else known(sample.picture)
+        return answers and self.router_unit.state == "active"
 
     def document(self) -> dict[str, Any]:
         """The --json document, schema 1: the engines' own state documents, complete, under `state`."""
@@ -86,6 +92,12 @@ class FleetStatus:
         }
 
 
+def _ready(e: EngineStatus) -> bool:
+    if is_foreign(e.engine):
+        return e.sample.reach is Reach.OK
+    return known(e.sample.picture) and e.sample.picture.ready
+
+
 def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
     """`deadline` bounds each probe, seconds. Nothing is raised for what does not answer."""
     begin = time.monotonic()
@@ -94,7 +106,7 @@ def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
     units = fan_out(hosts, lambda host: ctx.units(host).status())
     specs = fan_out(hosts, lambda host: ctx.units(host).specs())
     engines = list(fleet.engines())
-    samples, front = asyncio.run(_ask(ctx, [e.url for e in engines], deadline))
+    samples, front = asyncio.run(_ask(ctx, engines, deadline))
     return FleetStatus(
         name=fleet.name,
         at=time.time(),
@@ -110,16 +122,30 @@ def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
 
 
 async def _ask(
-    ctx: Context, urls: list[str], deadline: float
+    ctx: Context, engines: list[Engine], deadline: float
 ) -> tuple[list[Sample[EnginePicture]], Sample[RouterPicture]]:
     async with ctx.async_client() as client:
-        asking = asyncio.create_task(ask_router(client, ctx.fleet.router.url, deadline))
-        samples = await asyncio.gather(*(ask_engine(client, url, deadline) for url in urls))
+        asking = asyncio.create_task(_ask_front(client, ctx.fleet.router, deadline))
+        samples = await asyncio.gather(*(_ask_one(client, engine, deadline) for engine in engines))
         return list(samples), await asking
 
 
+async def _ask_one(client: httpx.AsyncClient, engine: Engine, deadline: float) -> Sample[EnginePicture]:
+    if is_foreign(engine):
+        return await ask_health(client, engine.url, engine.kind, deadline)
+    return await ask_engine(client, engine.url, deadline)
+
+
+async def _ask_front(client: httpx.AsyncClient, router: Router, deadline: float) -> Sample[RouterPicture]:
+    if router.kind == "none":
+        return no_router()
+    if is_foreign(router):
+        return await ask_health(client, router.url, router.kind, deadline)
+    return await ask_router(client, router.url, deadline)
+
+
 def _unit(units: dict[str, dict[str, UnitStatus] | PdctlError], unit: Engine | Router) -> UnitStatus:
-    found = units[unit.host]
+    found = units.get(unit.host, {})
     if isinstance(found, PdctlError):
         return UnitStatus(unit.name, "unknown", found.message)
     return found.get(unit.name, UnitStatus(unit.name, "missing", "not deployed"))

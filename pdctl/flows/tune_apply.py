@@ -39,7 +39,7 @@ def profile_name(fleet: Fleet) -> str:
 def taken(fleet: Fleet, unit: Engine | Router, profile: str, wanted: Mapping[str, float]) -> dict[str, float]:
     """Those of `wanted` that `unit` reads and that reach it when `profile` says them."""
     own = load_profile(fleet.paths.profiles, unit.profile)
-    if profile not in own.chain:
+    if unit.kind != "bundled" or profile not in own.chain:
         return {}
     upto = own.chain[: own.chain.index(profile)]
     return {
@@ -95,7 +95,8 @@ def add_live(ctx: Context, record: tune_recovery.Record, unit: str, values: Mapp
 def not_in_force(ctx: Context, profile: str, value: float) -> str:
     """Which prefills of `profile` do not run with its inflight `value`; "" when it is in force everywhere."""
     fleet, name = ctx.fleet, known()[INFLIGHT].name
-    mine = [e for e in fleet.engines() if e.role == "prefill" and profile in _chain(fleet, e)]
+    prefills = [e for e in fleet.engines() if (e.role, e.kind) == ("prefill", "bundled")]
+    mine = [e for e in prefills if profile in _chain(fleet, e)]
     running = {e.name: admin.timeouts(ctx, e.url)[name] for e in mine}
     other = [f"{engine} runs with {seconds:g} s" for engine, seconds in running.items() if seconds != value]
     return f"profile {profile} says {INFLIGHT}={value:g}, and {', '.join(other)}" if other else ""

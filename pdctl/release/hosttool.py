@@ -232,7 +232,9 @@ def preflight(python: str, tree: str, seconds: float) -> Entry:
 
 def activate(ask: Entry) -> Entry:
     root = ask["root"]
-    temporary = os.path.join(root, f".current.{os.getpid()}")
+    temporary = os.path.join(root, ".current")
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
     os.symlink(os.path.join("releases", ask["release"]), temporary)
     os.replace(temporary, os.path.join(root, "current"))
     return listing(root)

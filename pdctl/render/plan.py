@@ -63,14 +63,14 @@ def counted(plan: Plan) -> str:
     return "1 change" if plan.changes == 1 else f"{plan.changes} changes"
 
 
-def show_outcome(outcome: Outcome) -> None:
-    """The tables of what is true now, where there is more to tell than that all went well."""
+def show_outcome(outcome: Outcome, changed: bool) -> None:
+    """The tables of what is true now, where there is more to tell than that all is as it was."""
     groups = [g for g in outcome.groups if g.hosts or g.state not in (State.SAME, State.DONE)]
     if any(g.state not in (State.SAME, State.DONE) for g in groups):
         cells = [(g.group, ", ".join(g.hosts), str(g.state), g.serves or None, g.why or None) for g in groups]
         show_table(("what", "hosts", "state", "serves", "why"), cells)
         print()
-    if any(h.state != "ok" for h in outcome.hosts) or len(outcome.hosts) > 1:
+    if any(h.state != "ok" for h in outcome.hosts) or (changed and len(outcome.hosts) > 1):
         hosts = [(h.host, h.state, h.release or None, h.why or None) for h in outcome.hosts]
         show_table(("host", "state", "current release", "why"), hosts)
     for note in outcome.notes:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from pdctl.adapters.picture import Engine, Pages, Router
+from pdctl.adapters.picture import Engine, Pages, Reach, Router
 from pdctl.flows.status import EngineStatus, FleetStatus
 from pdctl.render.table import show_table
 from pdctl.units.spec import UnitStatus
@@ -31,6 +31,8 @@ WAITING = ("waiting", "prefilling", "inflight", "preallocated", "transferring", 
 def show_status(status: FleetStatus) -> None:
     show_table(COLUMNS, [_engine(e) for e in status.engines], f"fleet {status.name}")
     _router(status)
+    for kind in sorted({e.engine.kind for e in status.engines} - {"bundled"}):
+        print(f"{kind} engines: healthy or not is all that pdctl knows of them; queues and ages are not.")
     for line in _troubles(status):
         print(line)
 
@@ -61,7 +63,8 @@ def _engine(e: EngineStatus) -> tuple[object, ...]:
     head = (e.engine.cell, e.engine.name, e.engine.role, _unit(e.unit))
     tail = (e.engine.profile, e.release or None)
     if not isinstance(known, Engine):
-        return (*head, str(e.sample.reach), None, None, None, None, *tail)
+        healthy = e.engine.kind != "bundled" and e.sample.reach is Reach.OK
+        return (*head, "healthy" if healthy else str(e.sample.reach), None, None, None, None, *tail)
     depths = [f"{name} {queue.depth}" for name, queue in known.queues.items() if queue.depth]
     ages = [q.oldest_age for n, q in known.queues.items() if n in WAITING and q.oldest_age is not None]
     pages = None
@@ -89,6 +92,13 @@ def _unit(unit: UnitStatus) -> str:
 def _router(status: FleetStatus) -> None:
     front = status.router_sample.picture
     name = f"{status.router.name} {status.router.url}"
+    if status.router.kind == "none":
+        print("no router in the fleet file")
+        return
+    if status.router.kind != "bundled":
+        said = "ready" if status.router_sample.reach is Reach.OK else status.router_sample.detail
+        print(f"{name}: unit {_unit(status.router_unit)}, kind {status.router.kind}, {said}")
+        return
     if not isinstance(front, Router):
         print(f"{name}: unit {_unit(status.router_unit)}, {front.reason}")
         return
@@ -111,6 +121,8 @@ def _troubles(status: FleetStatus) -> list[str]:
         if isinstance(known, Engine):
             if not known.ready:
                 lines.append(f"{e.engine.name}: not ready: {', '.join(known.not_ready)}")
+        elif e.engine.kind != "bundled" and e.sample.reach is Reach.OK:
+            continue
         elif e.unit.state == "active" or not e.unit.reason:
             lines.append(f"{e.engine.name}: {e.sample.detail or e.sample.reach}")
     return [*lines, "`pdctl diagnose` says why."] if lines else []

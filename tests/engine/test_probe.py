@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -22,11 +23,18 @@ from engine.transfer.probe import Probe, Write
 class End:
     """One `engine probe` process."""
 
-    def __init__(self, side: str, port: int, word: str = "hush", *more: str, deadline: float = 60.0) -> None:
+    def __init__(
+        self, side: str, port: int, word: str = "hush", *more: str, deadline: float = 60.0, **env: str
+    ) -> None:
         argv = [sys.executable, "-m", "engine", "probe", f"--{side}", f"127.0.0.1:{port}"]
         argv += ["--deadline", str(deadline), *more]
         self.process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **env},
         )
         assert self.process.stdin is not None
         self.process.stdin.write(word + "\n")
@@ -35,8 +43,8 @@ class End:
 
     def result(self) -> tuple[int, dict[str, Any]]:
         out, err = self.process.communicate(timeout=120)
-        assert out.count("\n") == 1, (out, err)
-        return self.process.returncode, json.loads(out)
+        assert out.endswith("}\n"), (out, err)
+        return self.process.returncode, json.loads(out.splitlines()[-1])
 
 
 @pytest.fixture
@@ -78,6 +86,14 @@ def test_nobody_there_is_said_at_the_deadline(ends: list[End], port: int) -> Non
     ends.append(End("dial", port, deadline=1.0))
     code, said = ends[0].result()
     assert code == Exit.PATH and said["code"] == "probe_unreachable" and "refused" in said["error"]
+
+
+def test_a_transport_that_ucx_does_not_have_is_a_sentence(ends: list[End], port: int) -> None:
+    ends += [End("dial", port, UCX_TLS="shm,self"), End("listen", port)]
+    code, said = ends[0].result()
+    assert code == Exit.PATH and said["code"] == "probe_transfer", said
+    assert "NIXL could not start the agent" in said["error"] and said["ucx"] == {"UCX_TLS": "shm,self"}
+    assert ends[1].result()[0] == Exit.PATH
 
 
 def test_other_sizes_are_refused(ends: list[End], port: int) -> None:

@@ -225,7 +225,8 @@ def test_a_transfer_over_a_path_that_breaks_ends_at_its_own_deadline(fleet: Flee
         lab.net.rate("h2", "20mbit")  # so that it takes long enough to be caught in the act
         before = sent(lab.hosts[1])
         worker.start()
-        until(lambda: sent(lab.hosts[1]) > before + (2 << 20), 90.0, "the decode's host writes")
+        until(lambda: done or sent(lab.hosts[1]) > before + (2 << 20), 90.0, "the decode's host writes")
+        assert not done, done[0].found
         lab.net.cut("h1", "h2")
         began = time.monotonic()
         worker.join(60.0)

@@ -224,7 +224,10 @@ def _start(machine: Machine, command: Simple, args: tuple[Word | Assign, ...]) -
     argv = machine.fields([a for a in args if isinstance(a, Word)])
     with machine.aside():
         for assign in command.assigns:
-            machine.assign(assign, machine.assigned(assign), export=True)
+            value = machine.assigned(assign)
+            if not assign.append and isinstance(machine.state.lookup(assign.name), tuple):
+                del machine.state.vars[assign.name]  # what a command is given hides the array
+            machine.assign(assign, value, export=True)
         if machine.launch(argv, command.line):
             if command.redirects:
                 machine.note(Grade.LEFT, "what the engine says goes to pdctl's log (pdctl logs)")

@@ -124,11 +124,10 @@ def test_a_decode_that_breaks_off_is_an_event_not_a_silent_end() -> None:
         async with rig() as r:
             r["d0"].fail_after = 2
             text = (await r.post(stream=True)).text
-            *tokens, error = [p for p in text.split("\n\n") if p]
-            assert (
-                len(tokens) == 2
-                and json.loads(error.removeprefix("data: "))["error"]["code"] == "engine_lost"
-            )
+            *tokens, last = [p for p in text.split("\n\n") if p]
+            error = json.loads(last.removeprefix("data: "))["error"]
+            assert (len(tokens), error["code"]) == (2, "engine_lost")
+            assert error["message"] == "d0 broke off during decode. See whether it restarted."
             assert await r.ended() == [("failed", "engine_lost")]
 
     go(test())

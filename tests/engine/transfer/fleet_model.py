@@ -55,6 +55,7 @@ class Sink:
 
     def ended(self, room: int, rid: str, outcome: Outcome) -> None:
         assert rid not in self.ends, f"{rid} ended twice"
+        assert "NIXL" not in outcome.message, "a library's words reach a client"
         self.ends[rid] = outcome
 
     def quiet(self, room: int, rid: str) -> None:
@@ -101,7 +102,9 @@ class Rank:
         self.settle(index)
 
     def fail(self, index: int, post: c.Post) -> None:
-        self.reports.append(c.PostError(rank=index, room=post.room, seq=post.seq, error="broken"))
+        self.reports.append(
+            c.PostError(rank=index, room=post.room, seq=post.seq, error="nixlError: NIXL_ERR")
+        )
 
     def finish(self, index: int, key: tuple[int, int], good: bool) -> None:
         post = self.open.pop(key)

@@ -54,11 +54,14 @@ def join(names: Names, host: str, token: str) -> list[Path]:
 def boot(names: Names, host: str, groups: list[Path]) -> None:
     """Become the keeper of a host."""
     state, disk = names.state(), names.disk(host)
+    network = netns.path(names.namespace(host))
     nspawn = [
+        # From within: the host's /sys shows the devices of the network that it is mounted from.
+        *("nsenter", f"--net={network}"),
         *("systemd-nspawn", "--quiet", "-D", f"{disk}/merged", f"--machine={host}"),
         *("--register=no", "--keep-unit", "--resolv-conf=off", "--timezone=off", "--link-journal=no"),
         *("--kill-signal=SIGRTMIN+3", "--console=read-only"),
-        f"--network-namespace-path={netns.path(names.namespace(host))}",
+        f"--network-namespace-path={network}",
         *(f"--bind-ro={bind}" for bind in state["bind_ro"]),
         "/usr/local/sbin/testhosts-init",
     ]

@@ -46,6 +46,17 @@ def test_a_fleet_that_was_never_deployed_is_ready_for_it(
     assert "nothing is in the way" in capsys.readouterr().out
 
 
+def test_ucx_settings_of_the_profile_are_those_that_are_tried(fleet: Fleet) -> None:
+    text = fleet.path.read_text()
+    head = "[cells.a.engines.decode-0]\n"
+    fleet.path.write_text(text.replace(head, head + 'env = { UCX_TLS = "nosuch" }\n'))
+    with Context(load_fleet(fleet.path)) as ctx:
+        report = check(ctx, transfer=30.0)
+    (line,) = bad(report.lines)
+    assert line.check == "transfer" and "NIXL could not start the agent" in line.found
+    assert "UCX: " in line.found and "nosuch" in line.found, "UCX's own words say what it lacks"
+
+
 def test_a_port_that_somebody_holds_is_said_first_with_what_to_do(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:

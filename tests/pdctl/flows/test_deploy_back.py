@@ -165,6 +165,12 @@ def test_a_limit_touches_nothing_else(two: Bench) -> None:
     assert {n for n in after if after[n] != before[n]} == {"prefill-b", "decode-b"}
     assert two.plan("h2").plan.changes == 0, "a host stands for its cells"
     assert two.plan("router").plan.changes and two.plan("a").plan.changes
+    # What is out of scope is not even asked, so it may be down.
+    two.edit(
+        '[hosts.h2]\ntransport = "local"\npython = "', '[hosts.h2]\ntransport = "local"\npython = "/gone'
+    )
+    assert two.plan("a").broken == {}
+    two.edit('python = "/gone', 'python = "')
     with pytest.raises(PdctlError, match="--limit c: there is no such cell or host"):
         two.plan("c")
     two.deploy()

@@ -57,11 +57,19 @@ def test_a_hook_before_stops_and_what_it_said_is_told(bench: Bench) -> None:
     assert not bench.root().exists()
 
 
-def test_a_hook_that_cannot_be_run_is_a_sentence(bench: Bench) -> None:
-    hook(bench, "pre-deploy", mode=0o644)
+@pytest.mark.parametrize("name", ["pre-deploy", "post-co-restart"])
+def test_a_hook_that_cannot_be_run_is_a_sentence_before_anything_is_done(bench: Bench, name: str) -> None:
+    hook(bench, name, mode=0o644)
     with pytest.raises(ConfigError, match="is not executable"):
         bench.deploy()
     assert not bench.root().exists()
+
+
+def test_a_hook_behind_that_fails_is_told_and_undoes_nothing(bench: Bench) -> None:
+    hook(bench, "post-deploy", "exit 1")
+    outcome = bench.apply(bench.plan())
+    assert outcome.notes == ["The hook post-deploy ended with exit code 1."]
+    assert set(bench.serving()) == {"prefill-0", "decode-0", "router"}
 
 
 def test_a_hook_that_hangs_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

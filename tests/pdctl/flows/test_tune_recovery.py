@@ -212,6 +212,14 @@ def test_a_fleet_that_is_down_is_refused_at_once_with_what_is_down(bench: Bench)
 
 
 @pytest.mark.usefixtures("sends_nothing")
+def test_a_held_fleet_is_not_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.deploy()
+    monkeypatch.setattr(admin, "get", lambda *args: {"admission": "held"})
+    error = refused(bench.context(), measure_only=True)
+    assert (error.code, error.exit) == ("not_serving", Exit.FINDINGS) and "pdctl resume" in error.hint
+
+
+@pytest.mark.usefixtures("sends_nothing")
 def test_the_operator_is_asked_before_anything_is_sent(bench: Bench) -> None:
     bench.edit("drill = false", "drill = true")
     bench.deploy()

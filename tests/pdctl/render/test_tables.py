@@ -6,6 +6,7 @@ import pytest
 
 from pdctl.plan.step import Pending, Plan, Step
 from pdctl.render.plan import show_plan
+from pdctl.render.requests import show_requests
 from pdctl.render.table import _rich
 
 COLUMNS = ("cell", "engine", "role", "unit", "state", "incarnation", "queues", "pages")
@@ -41,3 +42,17 @@ def test_an_applied_plan_tells_changes_and_counts_what_is_new(capsys: pytest.Cap
         "* local: write the env file of b",
         "    PD_QUEUE_TIMEOUT: 200 -> 300",
     ]
+
+
+@pytest.mark.parametrize(("stage", "said"), [("streaming", "streaming"), ("dispatched", "working")])
+def test_a_leg_that_has_not_ended_is_called_by_what_it_does(
+    capsys: pytest.CaptureFixture[str], stage: str, said: str
+) -> None:
+    legs = {
+        "prefill": {"engine": "prefill-0", "status": "done", "age_s": 3.0},
+        "decode": {"engine": "decode-0", "status": "pending", "age_s": 3.1},
+    }
+    row = {"id": "r", "stage": stage, "age_s": 3.2, "stage_age_s": 3.1, "tokens_out": 9, "stream": True}
+    show_requests({"requests": [row | {"legs": legs, "room": 7}], "recent": []}, recent=False)
+    out = capsys.readouterr().out
+    assert f"decode-0 {said} 3.1 s" in out and "prefill-0 done 3.0 s" in out and "pending" not in out

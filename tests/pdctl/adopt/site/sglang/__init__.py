@@ -1,0 +1,1 @@
+"""A test double that stands where SGLang would: the same command line, health and completions."""

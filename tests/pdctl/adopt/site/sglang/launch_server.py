@@ -1,0 +1,77 @@
+"""`python -m sglang.launch_server …`: says what it was started with, is healthy, answers completions.
+
+FAKE_DIR gets PORT.json (argv, environment, folder) and PORT.asked, a line for each path it was asked for.
+`sick` in FAKE_DIR/PORT.behave keeps it from being healthy, `exit=N` ends it at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+def flag(name: str, default: str = "") -> str:
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+PORT = int(flag("--port", "30000"))
+HOME = Path(os.environ["FAKE_DIR"])
+MODE = flag("--disaggregation-mode", "null")
+KEY = flag("--api-key")
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def reply(self, status: int, body: object = None) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def asked(self) -> str:
+        with (HOME / f"{PORT}.asked").open("a") as file:
+            print(f"{self.command} {self.path}", file=file)
+        behave = HOME / f"{PORT}.behave"
+        return behave.read_text() if behave.exists() else ""
+
+    def do_GET(self) -> None:
+        how = self.asked()
+        self.reply(404 if self.path != "/health" else 503 if "sick" in how else 200)
+
+    def do_POST(self) -> None:
+        self.asked()
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/completions":
+            return self.reply(404)
+        if KEY and self.headers.get("Authorization") != f"Bearer {KEY}":
+            return self.reply(401, {"object": "error", "message": "no key"})
+        if MODE != "null" and not body.get("bootstrap_room"):
+            return self.reply(400, {"object": "error", "message": "no room"})
+        return self.reply(200, {"choices": [{"text": " Paris.", "finish_reason": "length"}]})
+
+
+def main() -> None:
+    behave = HOME / f"{PORT}.behave"
+    how = behave.read_text() if behave.exists() else ""
+    if how.startswith("exit="):
+        print("it cannot start: the test wants it so", flush=True)
+        sys.exit(int(how[5:]))
+    started = [sys.orig_argv, dict(os.environ), os.getcwd()]
+    (HOME / f"{PORT}.json").write_text(json.dumps(started))
+    if MODE == "prefill":
+        link = socket.create_server(("127.0.0.1", int(flag("--disaggregation-bootstrap-port", "8998"))))
+        threading.Thread(target=link.accept, daemon=True).start()
+    print(f"serving {MODE} on {PORT}", flush=True)
+    ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

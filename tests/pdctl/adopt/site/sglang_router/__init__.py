@@ -1,0 +1,1 @@
+"""A test double that stands where the SGLang router would."""

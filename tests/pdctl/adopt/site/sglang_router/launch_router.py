@@ -1,0 +1,54 @@
+"""`python -m sglang_router.launch_router …`: ready when both engines are healthy, sends both legs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def flag(name: str) -> str:
+    return sys.argv[sys.argv.index(name) + 1]
+
+
+ENGINES = (flag("--prefill"), flag("--decode"))
+
+
+def ask(url: str, body: bytes | None = None, key: str = "") -> tuple[int, bytes]:
+    request = urllib.request.Request(url, body, {"Authorization": key} if key else {})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+    except OSError:
+        return 503, b"{}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def reply(self, status: int, data: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        healthy = all(ask(f"{url}/health")[0] == 200 for url in ENGINES)
+        self.reply(404 if self.path != "/readiness" else 200 if healthy else 503)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body |= {"bootstrap_host": "127.0.0.1", "bootstrap_port": 8998, "bootstrap_room": 7}
+        key = self.headers.get("Authorization", "")
+        legs = [ask(f"{url}{self.path}", json.dumps(body).encode(), key) for url in ENGINES]
+        self.reply(*next((leg for leg in legs if leg[0] != 200), legs[1]))
+
+
+if __name__ == "__main__":
+    print("router up", flush=True)
+    ThreadingHTTPServer(("127.0.0.1", int(flag("--port"))), Handler).serve_forever()
