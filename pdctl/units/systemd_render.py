@@ -70,6 +70,8 @@ def drop_in(spec: UnitSpec, scope: str) -> str:
         f"ExecStart={' '.join(quote(word) for word in spec.argv)}",
         f"WorkingDirectory={_path(spec.cwd)}",
         f"EnvironmentFile={_path(spec.env_file)}",
+        # What is not pdctl's own engine gets its own environment, without the template's.
+        *([] if spec.notify else ["Environment="]),
         *(f"Environment={quote(f'{k}={v}', variables=False)}" for k, v in sorted(env.items())),
         f"TimeoutStartSec={spec.start_timeout:g}",
         f"TimeoutStopSec={spec.stop_timeout:g}",
@@ -86,7 +88,7 @@ def _policy(spec: UnitSpec) -> list[str]:
     """What is not as in the templates, and where it runs."""
     lines = []
     if not spec.notify:
-        lines.append("Type=exec")
+        lines += ["Type=exec", "NotifyAccess=none"]
     if not spec.restart:
         lines.append("Restart=no")
     if _differ(spec, "restart_delay"):

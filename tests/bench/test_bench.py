@@ -20,7 +20,8 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.bench import serving, vllm_proxy
+from tests.bench import deploy, serving, vllm_proxy
+from tests.bench.deploy_site import Life
 from tests.bench.load import Target, closed_loop, one, prompts
 from tests.bench.machine import Meter
 from tests.bench.procs import BenchError, Procs, free_ports
@@ -205,3 +206,38 @@ def test_the_proxy_asks_prefill_for_one_token_and_hands_its_answer_to_decode(mon
     assert seen["prefill"]["kv_transfer_params"]["do_remote_decode"] is True
     assert seen["decode"]["max_tokens"] == 9
     assert seen["decode"]["kv_transfer_params"] == {"remote_block_ids": [4, 2]}
+
+
+FIRST = {"prefill-0": Life(1, False, 1), "decode-0": Life(2, False, 1), "router": Life(3, False, 1)}
+CHANGED = {**FIRST, "router": Life(4, True, 1)}
+
+
+def test_a_deploy_counts_only_when_exactly_the_right_units_were_started():
+    deploy.check("x", "first", {}, FIRST)
+    deploy.check("x", "no-op", FIRST, FIRST)
+    deploy.check("x", "changed", FIRST, CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "word"),
+    [
+        ("no-op", {**FIRST, "decode-0": Life(9, False, 1)}, "decode-0 was started"),
+        ("changed", FIRST, "nothing was started"),
+        ("changed", {**CHANGED, "decode-0": Life(9, False, 1)}, "decode-0, router was started"),
+        ("changed", {**FIRST, "router": Life(4, False, 1)}, "nothing has the new variable"),
+        ("changed", {**FIRST, "router": Life(4, True, 0)}, "no request went through the router"),
+    ],
+)
+def test_a_deploy_that_did_something_else_is_not_timed(kind, after, word):
+    with pytest.raises(BenchError, match=word):
+        deploy.check("x", kind, FIRST, after)
+
+
+def test_deploys_are_compared_by_their_medians():
+    times = {
+        who: {kind: [s, s, 100 * s] for kind in deploy.KINDS}
+        for who, s in (("pdctl", 1.0), ("pyinfra", 2.0), ("ansible", 8.0))
+    }
+    text, document = deploy.report(times, {"imports": [0.5]})
+    assert document["ratios"]["no-op"] == {"pyinfra": 2.0, "ansible": 8.0} and "imports 0.50" in text
+    json.dumps(document)

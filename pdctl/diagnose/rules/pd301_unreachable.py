@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pdctl.adapters.picture import Reach
 from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import listed
 from pdctl.facts.missing import known
 
 
@@ -25,13 +26,38 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     views: list[EngineView | RouterView] = [*facts.engines]
     if known(facts.router):
         views.append(facts.router)
-    for view in views:
-        if view.reach is Reach.UNREACHABLE:
-            url = view.member.url
-            tests = [
-                Hypothesis("the host is down", f"ping -c 2 {url.split('//')[1].split(':')[0]}"),
-                Hypothesis("a firewall drops the port", f"curl -m 5 {url}/health   # from the host itself"),
-                Hypothesis("the fleet file holds a wrong address", "grep -n address fleet.toml"),
-            ]
-            said = f"{view.name} at {url} cannot be reached: {view.pair.second.detail}."
-            yield rule.finding(view.name, said, [f"HTTP: {view.reach}"], "", hypotheses=tests)
+    for host in dict.fromkeys(v.member.host for v in views):
+        there = [v for v in views if v.member.host == host]
+        lost = [v for v in there if v.reach is Reach.UNREACHABLE]
+        if lost == there and len(lost) > 1 and all(not known(v.member.unit) for v in lost):
+            yield _host(rule, host, lost)
+        else:
+            yield from (_alone(rule, view) for view in lost)
+
+
+def _host(rule: Rule, host: str, lost: Sequence[EngineView | RouterView]) -> Finding:
+    """Neither the way to its engines nor the one to the host itself leads anywhere."""
+    names = [view.name for view in lost]
+    tests = [
+        Hypothesis("the host is down", f"ping -c 2 {_address(lost[0])}, or its console"),
+        Hypothesis("the network to it is cut", f"ping -c 2 {_address(lost[0])}   # from another host"),
+    ]
+    evidence = [f"{view.name} at {view.member.url}: {view.pair.second.detail}" for view in lost]
+    evidence += [f"{host}: {lost[0].member.unit}"]
+    said = f"Host {host} cannot be reached, and with it {listed(names)}."
+    return rule.finding(host, said, evidence, "", touches=names, hypotheses=tests)
+
+
+def _alone(rule: Rule, view: EngineView | RouterView) -> Finding:
+    url = view.member.url
+    tests = [
+        Hypothesis("the host is down", f"ping -c 2 {_address(view)}"),
+        Hypothesis("a firewall drops the port", f"curl -m 5 {url}/health   # from the host itself"),
+        Hypothesis("the fleet file holds a wrong address", "grep -n address fleet.toml"),
+    ]
+    said = f"{view.name} at {url} cannot be reached: {view.pair.second.detail}."
+    return rule.finding(view.name, said, [f"HTTP: {view.reach}"], "", hypotheses=tests)
+
+
+def _address(view: EngineView | RouterView) -> str:
+    return view.member.url.split("//")[1].split(":")[0]

@@ -254,6 +254,18 @@ def test_every_rule_has_a_scene_in_which_it_leads_or_is_told() -> None:
     assert {rule.code for rule in CATALOGUE} == told
 
 
+def test_a_host_that_is_gone_is_one_finding(scene: Scene) -> None:
+    """Both engines of the scene are on one host; the router too."""
+    for name in ("prefill-0", "decode-0", "router"):
+        scene.reach[name] = Reach.UNREACHABLE
+        scene.units[name] = Missing("gpu1 cannot be reached over SSH")  # type: ignore[assignment]
+    report = make(scene.facts(), 1.0)
+    (found,) = [p.finding for p in report.verdict.findings if p.finding.code == "PD301"]
+    assert found.summary == "Host local cannot be reached, and with it prefill-0, decode-0 and router."
+    assert "gpu1 cannot be reached over SSH" in " ".join(found.evidence)
+    assert found.hypotheses
+
+
 def test_a_co_restart_that_stopped_half_way_is_continued(scene: Scene) -> None:
     scene.reach["decode-0"] = Reach.REFUSED
     scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)

@@ -20,6 +20,7 @@ def flag(name: str, default: str = "") -> str:
 
 
 PORT = int(flag("--port", "30000"))
+HOST = flag("--host", "127.0.0.1")
 HOME = Path(os.environ["FAKE_DIR"])
 MODE = flag("--disaggregation-mode", "null")
 KEY = flag("--api-key")
@@ -67,10 +68,10 @@ def main() -> None:
     started = [sys.orig_argv, dict(os.environ), os.getcwd()]
     (HOME / f"{PORT}.json").write_text(json.dumps(started))
     if MODE == "prefill":
-        link = socket.create_server(("127.0.0.1", int(flag("--disaggregation-bootstrap-port", "8998"))))
+        link = socket.create_server((HOST, int(flag("--disaggregation-bootstrap-port", "8998"))))
         threading.Thread(target=link.accept, daemon=True).start()
     print(f"serving {MODE} on {PORT}", flush=True)
-    ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+    ThreadingHTTPServer((HOST, PORT), Handler).serve_forever()
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
-def flag(name: str) -> str:
-    return sys.argv[sys.argv.index(name) + 1]
+def flag(name: str, default: str = "") -> str:
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
 
 ENGINES = (flag("--prefill"), flag("--decode"))
@@ -51,4 +51,4 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     print("router up", flush=True)
-    ThreadingHTTPServer(("127.0.0.1", int(flag("--port"))), Handler).serve_forever()
+    ThreadingHTTPServer((flag("--host", "127.0.0.1"), int(flag("--port"))), Handler).serve_forever()
