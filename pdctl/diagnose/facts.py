@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest
 from pdctl.facts.clock import Clock
@@ -135,7 +135,9 @@ class HostView:
 
 @dataclass(frozen=True)
 class Facts:
-    """`at` is when the second sample was taken (Unix seconds)."""
+    """`at` is when the second sample was taken (Unix seconds). `run` is the living run or person that holds
+    the fleet's lock, as words; "" when nobody does.
+    """
 
     fleet: str
     at: float
@@ -143,6 +145,7 @@ class Facts:
     engines: tuple[EngineView, ...]
     router: RouterView | Missing
     hosts: tuple[HostView, ...] = ()
+    run: str | Missing = field(default_factory=lambda: Missing("the lock was not looked at"))
 
     def host(self, name: str) -> HostView | None:
         return next((h for h in self.hosts if h.name == name), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pdctl.adapters.picture import Reach
 from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.ledger import Entry, join
 from pdctl.diagnose.rule import Hypothesis, Severity
@@ -30,10 +31,15 @@ class Report:
         return Exit.FINDINGS if found else Exit.OK
 
 
+def _blind(facts: Facts) -> list[str]:
+    """Engines of other kinds, of which pdctl knows their health and no more."""
+    return [e.name for e in facts.engines if e.reach is Reach.OK and not known(e.state)]
+
+
 def make(facts: Facts, seconds: float) -> Report:
     """Run every rule over `facts` and judge."""
     ran = run(facts)
-    return Report(facts, ran, judge(ran.findings), join(facts), seconds)
+    return Report(facts, ran, judge(ran.findings, _blind(facts)), join(facts), seconds)
 
 
 def document(report: Report, fail_on: Severity = Severity.WARNING) -> dict[str, Any]:

@@ -94,8 +94,8 @@ def _root(finding: Finding, cause: dict[int, Finding]) -> Finding:
     return finding
 
 
-def judge(findings: Sequence[Finding]) -> Verdict:
-    """The verdict over all findings of one run."""
+def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
+    """The verdict over all findings of one run. `blind` are engines that answer and show no state."""
     cause = {id(f): c for f in findings if (c := _cause(f, findings)) is not None}
     roots = [f for f in findings if id(f) not in cause]
     effects = {id(r): [f for f in findings if f is not r and _root(f, cause) is r] for r in roots}
@@ -108,13 +108,15 @@ def judge(findings: Sequence[Finding]) -> Verdict:
         placed.append(Placed(root, None))
         placed += [Placed(replace(f, role="effect"), at) for f in effects[id(root)]]
     if not placed or roots[0].severity is Severity.INFO:
-        return Verdict("healthy", _calm(placed), tuple(placed))
+        return Verdict("healthy", _calm(placed, blind), tuple(placed))
     leader = placed[0].finding
     status = "cause" if leader.certain else "hypotheses"
     return Verdict(status, leader.summary, tuple(placed), leader.hypotheses)
 
 
-def _calm(placed: Sequence[Placed]) -> str:
+def _calm(placed: Sequence[Placed], blind: Sequence[str]) -> str:
+    if not placed and blind:
+        return f"No finding; all that is known of {', '.join(blind)} is that they say they are healthy."
     if not placed:
         return "No finding: every engine answers, moves and agrees."
     return "Healthy; " + placed[0].finding.summary

@@ -53,6 +53,8 @@ def agreement(fleet: Fleet, states: States, pictures: Pictures) -> Iterator[Line
 
 def _versions(states: States, pictures: Pictures, engine: Engine) -> dict[str, str] | Missing:
     """Of the running engine, else of what it will be started with."""
+    if engine.kind != "bundled":
+        return Missing(f"{engine.name} is of kind {engine.kind}, whose versions pdctl does not know")
     picture, state = pictures[engine.name], states[engine.host]
     if known(picture) and picture.versions:
         return picture.versions

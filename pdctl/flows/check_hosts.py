@@ -178,7 +178,7 @@ def state(
         disk=machine.room(answers.of("disk")),
         shm=machine.room(answers.of("shm")),
         memlock=machine.memlock(answers.of("memlock")),
-        model=answers.of("path"),
+        model=_model(fleet, answers),
         boot=answers.of("boot"),
         pythons={path: machine.python(path, said) for path in pythons(host, launches)},
         gpus=gpu.parse(answers.of("gpu")),
@@ -191,6 +191,14 @@ def state(
         addresses=tuple(resolved[host.address]) if known(resolved) else (),
         env={unit.name: _env(fleet, unit) for unit in units},
     )
+
+
+def _model(fleet: Fleet, answers: Answers) -> bool | Missing:
+    """Whether model.path is there, where it is a path at all."""
+    if not fleet.model.path.startswith("/"):
+        return Missing(f"{fleet.model.path} is a name in a hub and no path")
+    found: bool | Missing = answers.of("path")
+    return found
 
 
 def _env(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:

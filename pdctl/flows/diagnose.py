@@ -25,9 +25,13 @@ from pdctl.facts.probes.process import OURS
 from pdctl.facts.process import shown
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.profile import engine_env
+from pdctl.flows.changing import fleet_lock
 from pdctl.flows.context import Context
 from pdctl.flows.diagnose_hosts import look
 from pdctl.flows.foreign import is_foreign
+from pdctl.remote.fanout import begin
+
+LOCK_DEADLINE = 5.0
 
 
 def diagnose(ctx: Context, gap: float = GAP) -> Report:
@@ -44,9 +48,23 @@ async def _gather(ctx: Context, gap: float) -> Facts:
         probes = [asyncio.create_task(_engine_pair(client, e, gap)) for e in engines]
         asking = asyncio.create_task(_router_pair(client, fleet.router, gap))
         units, hosts = await look(ctx)
+        run = await _run(ctx)
         pairs = await asyncio.gather(*probes)
         router = await asking
-    return assemble(fleet, units, hosts, dict(zip((e.name for e in engines), pairs, strict=True)), router)
+    answered = dict(zip((e.name for e in engines), pairs, strict=True))
+    return assemble(fleet, units, hosts, answered, router, run)
+
+
+async def _run(ctx: Context) -> str | Missing:
+    """Who holds the fleet's lock and lives."""
+    try:
+        looking = asyncio.wrap_future(begin(lambda: fleet_lock(ctx).look()))
+        holder = await asyncio.wait_for(looking, LOCK_DEADLINE)
+    except TimeoutError:
+        return Missing(f"the lock's host did not answer within {LOCK_DEADLINE:g} s")
+    except PdctlError as error:
+        return Missing(error.message)
+    return holder.words() if holder is not None and not holder.stale else ""
 
 
 async def _engine_pair(client: httpx.AsyncClient, engine: Engine, gap: float) -> Pair[EnginePicture]:
@@ -71,13 +89,14 @@ def assemble(
     hosts: Sequence[HostView],
     engines: dict[str, Pair[EnginePicture]],
     router: Pair[RouterPicture] | Missing,
+    run: str | Missing,
 ) -> Facts:
     """Facts from what the probes brought, named as the fleet file names it."""
     views = tuple(EngineView(_member(fleet, e, units), engines[e.name]) for e in fleet.engines())
     front: RouterView | Missing = (
         router if isinstance(router, Missing) else RouterView(_member(fleet, fleet.router, units), router)
     )
-    return Facts(fleet.name, time.time(), fleet.drill, views, front, tuple(hosts))
+    return Facts(fleet.name, time.time(), fleet.drill, views, front, tuple(hosts), run)
 
 
 def _comparable(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from tests.bench.stats import percentile, show, spread, table
 from tests.hosts import hostpython, needs
 from tests.hosts.conftest import BASE
 from tests.hosts.lab.lab import Lab
+from tests.hosts.lab.shell import LabError
 from tests.hosts.operator_home import make_home
 
 KINDS = ("first", "no-op", "changed")
@@ -65,7 +67,7 @@ def missing(log_dir: Path) -> str:
         return "the hosts have Python 3.11 and this is another, whose libraries do not load there."
     try:
         deploy_peers.ensure(log_dir)
-    except (BenchError, OSError) as error:
+    except (BenchError, OSError, subprocess.SubprocessError) as error:
         return str(error)
     return ""
 
@@ -81,6 +83,8 @@ def run(rounds: int, log_dir: Path) -> tuple[str, dict[str, object]]:
         # Not below the logs: the path of a control socket has little room.
         with tempfile.TemporaryDirectory(prefix="bdep-") as folder, lab.inside():
             return report(*_measure(Site(Path(folder), lab), rounds))
+    except LabError as error:
+        raise BenchError(str(error)) from None
     finally:
         lab.down()
 

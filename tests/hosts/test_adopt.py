@@ -32,6 +32,9 @@ DECODE = f"""[Unit]
 Description=SGLang decode
 [Service]
 WorkingDirectory=/srv
+NUMAPolicy=bind
+NUMAMask=0
+CPUAffinity=numa
 EnvironmentFile=/srv/decode.env
 ExecStart=/usr/bin/python3 -m sglang.launch_server {MODEL} --disaggregation-mode decode --port ${{PORT}} $REST
 """
@@ -118,6 +121,7 @@ def test_a_process_a_unit_and_a_script_of_a_host_are_one_fleet_and_run_as_before
         ("decode-0", 21002),
         ("router", 21003),
     ]
+    assert (fleet.engine("prefill-0").spec.numa, fleet.engine("decode-0").spec.numa) == (None, 0)
     assert engine_env(fleet, fleet.engine("decode-0"))["UCX_TLS"].origin.endswith(
         f"adopted-lab.toml:{line(scene)})"
     )
@@ -158,4 +162,5 @@ def test_what_another_user_may_not_read_is_read_with_sudo(scene: Scene, home: Pa
         "adopt", f"pid:{pid}", "--ssh", f"h1={scene.host.address}", "--out", str(scene.out)
     )
     assert code == Exit.OK, said
-    assert load_fleet(scene.out).engine("decode-0").port == 21002
+    engine = load_fleet(scene.out).engine("decode-0")
+    assert (engine.port, engine.spec.numa) == (21002, 0)

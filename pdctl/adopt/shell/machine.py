@@ -87,7 +87,7 @@ class Machine:
         chain = self.chain
         first, last, shown = (chain.first, chain.last, chain.text) if chain else (0, 0, "")
         if line:
-            first = last = line
+            first, last = line, line + text.count("\n")
         self.notes.append(Note(self.file, first, last, grade, text or shown, what, answer))
 
     def _expander(self) -> Expander:

@@ -10,6 +10,8 @@ from pdctl.diagnose.words import count, span
 from pdctl.facts.missing import known
 
 _HOLD = 60.0
+# Between a hold and the end of the run that made it lie moments in which nobody holds the lock.
+_MOMENT = 3.0
 
 
 def _router(rule: Rule, facts: Facts) -> Iterator[Finding]:
@@ -23,7 +25,12 @@ def _router(rule: Rule, facts: Facts) -> Iterator[Finding]:
         lines = [f"held for {span(age)}, {waiting}"]
         if limit:
             lines.append(f"a held request fails after {limit.value:g} s")
-        long = age > _HOLD or (limit is not None and age > limit.value / 2)
+        # With an engine stopped the co-restart has to go on, and PD201 says so.
+        stopped = any(known(m.unit) and m.unit.state == "stopped" for m in facts.members())
+        left = known(facts.run) and not facts.run and age > _MOMENT and not stopped
+        if known(facts.run):
+            lines.append(f"the fleet's lock: {facts.run or 'nobody has it, so no run will end the hold'}")
+        long = left or age > _HOLD or (limit is not None and age > limit.value / 2)
         yield rule.finding(
             facts.router.name,
             f"The router holds admissions since {span(age)}; {waiting}.",
@@ -47,7 +54,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What it looks like: every process is healthy, requests queue at the router or are refused with
     "draining". Usually a co-restart was interrupted or a person went home.
 
-    What else it could be: a hold of a few seconds is a co-restart in progress (info). A drain that still
+    What else it could be: a hold while a run has the fleet's lock is a co-restart in progress (info); one
+    that nobody's run will end was left behind. A drain that still
     has requests to finish is at work.
 
     What to do: `pdctl resume` opens the router and resumes drained engines. If a co-restart stopped half

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, assume, event, given, settings
 
+from pdctl.adopt.adopt import Wanted, adopt
 from pdctl.adopt.notes import Grade, Unknown
 from pdctl.adopt.shell.script import Followed, follow
 from pdctl.adopt.shell.state import World
+from pdctl.adopt.sources import Given, Place
 from pdctl.errors import ConfigError
+from pdctl.fleet.load import load_fleet
+from pdctl.flows.desired import desired_unit
+from pdctl.transport.local import LocalTransport
+from pdctl.units.envfile import parse_env
 from tests.pdctl.adopt import scripts
 from tests.pdctl.adopt.bash import Start, base, make_stubs, run
 
@@ -89,6 +97,38 @@ def test_no_line_goes_unmentioned(lab: Path, text: str) -> None:
         return
     said = {line for note in notes for line in range(note.first, note.last + 1)}
     lines = {
-        n for n, line in enumerate(text.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")
+        n for n, line in enumerate(text.split("\n"), 1) if line.strip() and not line.lstrip().startswith("#")
     }
     assert lines <= said
+
+
+@RUNS
+@given(text=scripts.supported)
+def test_the_adopted_fleet_starts_what_bash_starts(lab: Path, text: str) -> None:
+    """Through everything that lies between: fleet file, profile, env file, unit."""
+    text = text.replace(scripts.ENGINE, f"{scripts.ENGINE} --model-path m")
+    (lab / "serve.sh").write_text(text)
+    shutil.rmtree(lab / "out", ignore_errors=True)
+    given_ = Given(answers={"PWD": str(lab), **base(lab)})
+    place = Place("local", LocalTransport("local"), sys.executable, remote=False)
+    wanted = Wanted(
+        [(place, str(lab / "serve.sh"))],
+        {"local": (['transport = "local"'], None)},
+        lab / "out",
+        "f",
+        None,
+        given_,
+    )
+    try:
+        adopt(wanted)
+    except ConfigError as error:
+        assert "line break" in "".join(error.details), error.details
+        assume(False)
+    fleet = load_fleet(lab / "out")
+    unit = desired_unit(fleet, fleet.engine("engine-0"), None)
+    bind = []
+    if unit.spec.numa is not None:
+        bind = ["numactl", f"--cpunodebind={unit.spec.numa}", f"--membind={unit.spec.numa}"]
+    env = {**unit.spec.env, **parse_env(unit.env_text())}
+    as_unit = run([*bind, *unit.spec.argv], env, lab, Path(unit.spec.cwd))
+    assert as_unit == started_by_bash(lab, text)

@@ -92,6 +92,7 @@ class Scene:
         self.expected: dict[str, dict[str, str]] = {}
         self.new_to_router: set[str] = set()
         self.hosts = [host()]
+        self.run: str | Missing = ""
 
     def _engine(self, name: str, role: str, other: str) -> dict[str, Any]:
         return {
@@ -200,6 +201,7 @@ class Scene:
             tuple(views),
             RouterView(self._member("router", "router"), pair),
             tuple(self.hosts),
+            self.run,
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pdctl.adapters.picture import Reach
 from pdctl.diagnose.report import document, make
+from pdctl.diagnose.rule import Severity
 from pdctl.facts.clock import Clock
 from pdctl.facts.machine import Room
 from pdctl.facts.missing import Missing
@@ -252,6 +253,16 @@ def test_every_rule_has_a_scene_in_which_it_leads_or_is_told() -> None:
 
     told = {code for code, _, _ in CASES.values()} | {"PD603"}  # PD603: test_rules_quiet
     assert {rule.code for rule in CATALOGUE} == told
+
+
+def test_a_young_hold_that_nobodys_run_will_end_is_told(scene: Scene) -> None:
+    scene.router |= {"admission": "held", "held": 1, "hold_age_s": 6.0}
+    report = make(scene.facts(), 1.0)
+    first = report.verdict.findings[0].finding
+    assert (first.code, first.severity, first.remedy) == ("PD604", Severity.WARNING, "pdctl resume")
+    assert any("no run will end the hold" in line for line in first.evidence)
+    scene.run = Missing("the lock's host did not answer")
+    assert make(scene.facts(), 1.0).verdict.findings[0].finding.severity is Severity.INFO
 
 
 def test_a_host_that_is_gone_is_one_finding(scene: Scene) -> None:

@@ -93,6 +93,7 @@ def loading(scene: Scene, leg: Any, peer: Any) -> None:
 def draining(scene: Scene, leg: Any, peer: Any) -> None:
     scene.steps |= {"decode-0": 12}
     scene.router |= {"admission": "held", "held": 3, "hold_age_s": 6.0}
+    scene.run = "ann@laptop (pid 7) for 8 s: pdctl restart --co a"
     scene.route("r9", 5.0, stage="held")
     scene.docs["decode-0"]["status"] = "draining"
     scene.docs["prefill-0"]["status"] = "drained"
