@@ -20,7 +20,7 @@ hosts:
 
 test: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m pytest -m "not soak and not slow"
+	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

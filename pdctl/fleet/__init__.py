@@ -5,7 +5,8 @@
            engines(), engine(name), unit(name), units() in start order, edges()
     Cell:  name, engines, prefills, decodes, edges     an edge is one (prefill, decode) pair
     Engine: name, cell, role, kind, host, address, port, bootstrap_port, tp, url, profile, env, spec
-    Router: name, host, address, port, url, profile, env
+    Router: name, kind, host, address, port, url, profile, env     kind none: the file names no router
+    served(command) -> Served | None          (pdctl.fleet.command) what a command starts
     Fleet.paths: state (.pdctl), token, drill_token, journal, evidence, profiles
     Fleet.host_paths(host) -> HostPaths: root, tree, deployment, unit, env, log, run
 

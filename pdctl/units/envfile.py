@@ -19,7 +19,7 @@ def render_env(values: Mapping[str, str]) -> str:
 def parse_env(text: str) -> dict[str, str]:
     """The inverse; comments and blank lines are skipped, unquoted values are taken as they are."""
     values = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         name, equals, value = line.strip().partition("=")
         if not equals or name.startswith("#"):
             continue

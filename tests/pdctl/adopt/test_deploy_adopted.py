@@ -154,7 +154,7 @@ def test_it_is_deployed_once_proved_and_looked_at_without_an_admin_verb(rack: Ra
     assert code == Exit.OK and "healthy" in said and "kind sglang-router, ready" in said, said
     assert "is all that pdctl knows" in said
     code, said = rack.call("diagnose")
-    assert code == Exit.OK, said
+    assert code == Exit.OK and "all that is known of prefill-0, decode-0" in said, said
     code, said = rack.call("logs", "prefill-0", "-n", "5")
     assert code == Exit.OK and f"serving prefill on {rack.ports[0]}" in said
     assert rack.asked() == {"GET /health", "POST /v1/completions"}
@@ -176,6 +176,21 @@ def test_a_changed_value_restarts_both_sides_and_says_what_it_cannot_know(rack: 
     assert code == Exit.OK, said
     assert "holds nothing" in said and "Nothing was drained" in said and "linked is not known" in said
     assert rack.asked() == {"GET /health", "POST /v1/completions"}
+
+
+def test_what_does_not_start_goes_back_to_what_did(rack: Rack) -> None:
+    rack.adopt("prefill.sh", "decode.sh", "router.sh")
+    rack.call("deploy", "--yes")
+    profile = rack.out / "profiles" / "adopted-rack.toml"
+    good = profile.read_text()
+    profile.write_text(good + '\n[values.FAKE_EXIT]\nvalue = "3"\nside = "decode"\nreason = "a mistake"\n')
+    code, said = rack.call("deploy", "--yes")
+    assert code != Exit.OK and "going back to deployment" in said, said
+    assert all(rack.lives().values())
+    assert "FAKE_EXIT" not in rack.started(rack.ports[1])[1]
+    profile.write_text(good)
+    code, said = rack.call("deploy", "--yes")
+    assert code == Exit.OK and "0 changes" in said, said
 
 
 def test_one_unit_is_restarted_and_all_are_stopped(rack: Rack) -> None:

@@ -23,7 +23,7 @@ from tests.pdctl.adopt import scripts
 from tests.pdctl.adopt.bash import Start, base, make_stubs, run
 
 SAID = (Grade.OPEN, Grade.MISSING)
-RUNS = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+RUNS = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

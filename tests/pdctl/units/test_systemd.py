@@ -135,6 +135,9 @@ def test_env_files_are_read_back_as_written() -> None:
     values = {"A": 'quote " and \\ and $x', "B": "", "C": "  spaces  ", "D": "#no comment", "E": '\\"'}
     assert parse_env(render_env(values)) == values
     assert parse_env("# c\n\nPLAIN=a b\n") == {"PLAIN": "a b"}
+    # Line ends of Unicode are none to systemd.
+    odd = {"A": "one\u2028two\x85three\x0bfour"}
+    assert parse_env(render_env(odd)) == odd
 
 
 def test_the_host_tool_is_one_program_that_old_pythons_read() -> None:

@@ -1,7 +1,7 @@
 """`python -m sglang.launch_server …`: says what it was started with, is healthy, answers completions.
 
 FAKE_DIR gets PORT.json (argv, environment, folder) and PORT.asked, a line for each path it was asked for.
-`sick` in FAKE_DIR/PORT.behave keeps it from being healthy, `exit=N` ends it at once.
+`sick` in FAKE_DIR/PORT.behave keeps it from being healthy; `exit=N` there, or FAKE_EXIT, ends it at once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     behave = HOME / f"{PORT}.behave"
-    how = behave.read_text() if behave.exists() else ""
+    how = f"exit={os.environ['FAKE_EXIT']}" if "FAKE_EXIT" in os.environ else ""
+    how = behave.read_text() if behave.exists() else how
     if how.startswith("exit="):
         print("it cannot start: the test wants it so", flush=True)
         sys.exit(int(how[5:]))
