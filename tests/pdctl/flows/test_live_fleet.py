@@ -318,6 +318,7 @@ def test_a_wrong_canary_holds_and_says_what_is_true(live: Live, monkeypatch: pyt
     finally:
         opened = resume(live.ctx)
     assert any("admits again" in line for line in opened)
+    poll(lambda: all(e["ready"] for e in admin.state(live.ctx, live.url)["engines"]))
     assert admin.get(live.ctx, live.url, "/v1/state")["admission"] == "open"
 
 
