@@ -10,9 +10,9 @@ from pdctl.cli.session import session
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.fleet.names import nearest
-from pdctl.flows.check import check
-from pdctl.flows.check_report import Level
-from pdctl.flows.check_transfer import DEADLINE
+from pdctl.flows.check.report import Level
+from pdctl.flows.check.run import check
+from pdctl.flows.check.transfer import DEADLINE
 from pdctl.render.check import show
 from pdctl.render.table import show_json
 

@@ -11,10 +11,10 @@ from pdctl.cli.session import LockWait, confirm, session
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.flows.changing import changing
-from pdctl.flows.deploy import Deploy, plan_deploy
-from pdctl.flows.deploy_gate import prove_started, unready
-from pdctl.flows.deploy_result import DeployFailed, Outcome
-from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.deploy.gate import prove_started, unready
+from pdctl.flows.deploy.planning import Deploy, plan_deploy
+from pdctl.flows.deploy.result import DeployFailed, Outcome
+from pdctl.flows.deploy.run import apply_deploy
 from pdctl.remote.journal import Call, Journal
 from pdctl.render.plan import counted, show_outcome, show_plan
 from pdctl.render.table import show_json

@@ -11,10 +11,10 @@ from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Cell, Engine, Router
 from pdctl.fleet.names import nearest
-from pdctl.flows import co_restart
 from pdctl.flows.changing import changing, doing
+from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.context import Context
-from pdctl.flows.hooks import Hooks
+from pdctl.flows.deploy.hooks import Hooks
 from pdctl.flows.ready import wait_ready
 from pdctl.remote.journal import Call
 from pdctl.render.co_restart import show

@@ -12,8 +12,8 @@ from pdctl.cli.session import LockWait, session
 from pdctl.exits import Exit
 from pdctl.flows.changing import changing
 from pdctl.flows.context import Context
-from pdctl.flows.deployment import Deployment
-from pdctl.flows.rollback import list_deployments, plan_rollback
+from pdctl.flows.deploy.deployment import Deployment
+from pdctl.flows.deploy.rollback import list_deployments, plan_rollback
 from pdctl.remote.journal import Call
 from pdctl.render.table import show_json, show_table
 

@@ -10,7 +10,7 @@ from pdctl.cli.session import LockWait, confirm, session
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.flows.changing import changing
-from pdctl.flows.tune_timeout import Options, run
+from pdctl.flows.tune.run import Options, run
 from pdctl.remote.journal import Call
 from pdctl.render.table import show_json
 from pdctl.render.tune import show

@@ -9,8 +9,8 @@ from typing import Any
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Engine, Fleet, Router
-from pdctl.flows.co_restart_canary import send
 from pdctl.flows.context import Context
+from pdctl.flows.edge_canary import send
 from pdctl.flows.foreign import authorization, completion, is_foreign
 from pdctl.flows.http import call, error_of
 

@@ -18,7 +18,7 @@ from pdctl.errors import PdctlError
 from pdctl.facts.missing import known
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows.context import Context
-from pdctl.flows.desired import RELEASE
+from pdctl.flows.deploy.desired import RELEASE
 from pdctl.flows.foreign import is_foreign
 from pdctl.remote.fanout import fan_out
 from pdctl.units.spec import UnitSpec, UnitStatus

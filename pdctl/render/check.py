@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from pdctl.flows.check_report import CheckReport, Level, Line
+from pdctl.flows.check.report import CheckReport, Level, Line
 from pdctl.render.table import show_table
 
 _MARK = {Level.OK: "ok", Level.SKIP: "--", Level.WARN: "warn", Level.FAIL: "FAIL"}

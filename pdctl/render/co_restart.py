@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pdctl.flows.co_restart_report import CellReport, CoRestartReport
+from pdctl.flows.co_restart.report import CellReport, CoRestartReport
 from pdctl.render.table import show_table
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from pdctl.errors import PdctlError
-from pdctl.flows.deploy_result import Outcome, State
+from pdctl.flows.deploy.result import Outcome, State
 from pdctl.plan.step import Pending, Plan
 from pdctl.render.table import show_table
 

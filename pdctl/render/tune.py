@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pdctl.flows.tune_proposal import histogram
-from pdctl.flows.tune_timeout import TuneReport
+from pdctl.flows.tune.proposal import histogram
+from pdctl.flows.tune.run import TuneReport
 
 
 def show(report: TuneReport) -> None:

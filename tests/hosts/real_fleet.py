@@ -15,11 +15,11 @@ from typing import Any
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.model import Fleet
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import Deploy, plan_deploy
-from pdctl.flows.deploy_result import Outcome
-from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.deploy.planning import Deploy, plan_deploy
+from pdctl.flows.deploy.result import Outcome
+from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.init import Wanted, init_fleet, remote
-from pdctl.flows.tune_load import Shape, Shot, drive
+from pdctl.flows.tune.load import Shape, Shot, drive
 from pdctl.remote.journal import Journal
 from tests.hosts.hostpython import PYTHON
 from tests.hosts.lab.lab import Lab

@@ -18,11 +18,11 @@ import pytest
 from pdctl import contracts
 from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
-from pdctl.flows import check_transfer
-from pdctl.flows.check import check
-from pdctl.flows.check_hosts import HostState, look
-from pdctl.flows.check_reach import walk, ways
-from pdctl.flows.check_report import CheckReport, Level, Line
+from pdctl.flows.check import transfer as check_transfer
+from pdctl.flows.check.hosts import HostState, look
+from pdctl.flows.check.reach import walk, ways
+from pdctl.flows.check.report import CheckReport, Level, Line
+from pdctl.flows.check.run import check
 from pdctl.flows.context import Context
 from pdctl.flows.init import Remote, Wanted, init_fleet
 from tests.hosts.lab.host import LabHost, until

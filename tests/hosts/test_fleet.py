@@ -13,12 +13,12 @@ import pytest
 
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
-from pdctl.flows import co_restart
-from pdctl.flows.co_restart_states import Stage
-from pdctl.flows.deploy_result import DeployFailed, State
+from pdctl.flows.co_restart import run as co_restart
+from pdctl.flows.co_restart.states import Stage
+from pdctl.flows.deploy.result import DeployFailed, State
+from pdctl.flows.deploy.rollback import plan_rollback
 from pdctl.flows.diagnose import diagnose
 from pdctl.flows.down import down
-from pdctl.flows.rollback import plan_rollback
 from pdctl.flows.status import collect_status
 from pdctl.release.build import package_files
 from tests.hosts import hostpython
@@ -117,7 +117,7 @@ def test_a_release_that_breaks_goes_back_while_the_old_one_serves(
     broken[serve] = broken[serve].replace(b"\ndef ", b"\nimport os; os._exit(70)\n\n\ndef ", 1)
     assert broken[serve] != package_files()[serve]
     with night.load(40.0) as shots, monkeypatch.context() as patch:
-        patch.setattr("pdctl.flows.deploy.package_files", lambda: broken)
+        patch.setattr("pdctl.flows.deploy.planning.package_files", lambda: broken)
         with pytest.raises(DeployFailed) as caught:
             night.deploy()
     outcome = caught.value.outcome

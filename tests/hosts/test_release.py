@@ -18,10 +18,10 @@ from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import Deploy, plan_deploy
-from pdctl.flows.deploy_gate import unready
-from pdctl.flows.deploy_result import DeployFailed, Outcome, State
-from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.deploy.gate import unready
+from pdctl.flows.deploy.planning import Deploy, plan_deploy
+from pdctl.flows.deploy.result import DeployFailed, Outcome, State
+from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet, remote
 from pdctl.flows.ready import wait_ready
@@ -97,7 +97,7 @@ def fleet_on(folder: Path, hosts: list[LabHost], table: str) -> Path:
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("pdctl.flows.deploy.engine_lock", small_lock)
+    monkeypatch.setattr("pdctl.flows.deploy.planning.engine_lock", small_lock)
     folder = tmp_path / "wheels"
     folder.mkdir()
     make_wheel(folder, "tinya", "1.0", "tinyb>=2")
@@ -108,7 +108,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def away(folder: Path, hosts: list[LabHost], table: str, patch: pytest.MonkeyPatch) -> Iterator[Away]:
     fleet_on(folder, hosts, table)
     made = Away(folder)
-    patch.setattr("pdctl.flows.deploy.package_files", lambda: made.files)
+    patch.setattr("pdctl.flows.deploy.planning.package_files", lambda: made.files)
     try:
         yield made
     finally:

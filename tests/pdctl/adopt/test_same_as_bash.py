@@ -16,7 +16,7 @@ from pdctl.adopt.shell.state import World
 from pdctl.adopt.sources import Given, Place
 from pdctl.errors import ConfigError
 from pdctl.fleet.load import load_fleet
-from pdctl.flows.desired import desired_unit
+from pdctl.flows.deploy.desired import desired_unit
 from pdctl.transport.local import LocalTransport
 from pdctl.units.envfile import parse_env
 from tests.pdctl.adopt import scripts

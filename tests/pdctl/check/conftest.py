@@ -19,7 +19,7 @@ from pdctl.facts.topology import Interface, Node, Numa, Rdma
 from pdctl.facts.unit import Unit
 from pdctl.fleet.model import Engine, Host
 from pdctl.fleet.schema import EngineTable, HostTable
-from pdctl.flows.check_hosts import HostState
+from pdctl.flows.check.hosts import HostState
 
 PYTHON = "/srv/app/bin/python"
 OFF = UnitFacts(Unit("x", "absent", True, None, None, 0, None), Missing("no process runs"))

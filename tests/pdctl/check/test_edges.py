@@ -15,9 +15,9 @@ from pdctl.exits import Exit
 from pdctl.facts.machine import Python
 from pdctl.facts.missing import Missing
 from pdctl.facts.reach import Path, Reached
-from pdctl.flows.check_edges import addresses, advertised, agreement, loopback, packets
-from pdctl.flows.check_reach import Ear, Way, Ways
-from pdctl.flows.check_report import CheckReport, Level, fail, ok, skip, warn
+from pdctl.flows.check.edges import addresses, advertised, agreement, loopback, packets
+from pdctl.flows.check.reach import Ear, Way, Ways
+from pdctl.flows.check.report import CheckReport, Level, fail, ok, skip, warn
 from tests.pdctl.diagnose.conftest import Scene
 
 OFF = Missing("refused")

@@ -14,8 +14,8 @@ from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.model import Fleet
 from pdctl.flows.changing import changing
-from pdctl.flows.check import check
-from pdctl.flows.check_report import Level, Line
+from pdctl.flows.check.report import Level, Line
+from pdctl.flows.check.run import check
 from pdctl.flows.context import Context
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.remote.journal import Call

@@ -9,9 +9,9 @@ import pytest
 from pdctl.facts.clock import Clock, apart, at_least, measured, spread
 from pdctl.facts.machine import GIB, MIB, Memlock, Python, Room
 from pdctl.facts.missing import Missing
-from pdctl.flows.check_hosts import Launch
-from pdctl.flows.check_machine import clock_lines, lines
-from pdctl.flows.check_report import Level
+from pdctl.flows.check.hosts import Launch
+from pdctl.flows.check.machine import clock_lines, lines
+from pdctl.flows.check.report import Level
 
 PYTHON = "/srv/app/bin/python"
 MADE = {"runtime": "index", "python": None}

@@ -9,9 +9,9 @@ import pytest
 from pdctl.facts.gpu import GpuHolder
 from pdctl.facts.missing import Missing
 from pdctl.facts.ports import TAKEN, Holder, PortState
-from pdctl.flows import check_ucx
-from pdctl.flows.check_report import Level
-from pdctl.flows.check_units import lines
+from pdctl.flows.check import ucx as check_ucx
+from pdctl.flows.check.report import Level
+from pdctl.flows.check.units import lines
 
 ADDRESS = "10.0.0.2"
 

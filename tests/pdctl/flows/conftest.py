@@ -14,9 +14,9 @@ from pdctl.errors import PdctlError
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.model import Fleet
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import Deploy, plan_deploy
-from pdctl.flows.deploy_result import Outcome
-from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.deploy.planning import Deploy, plan_deploy
+from pdctl.flows.deploy.result import Outcome
+from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.ready import wait_ready
@@ -111,7 +111,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     (tmp_path / "model").mkdir()
     init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model")))
     made = Bench(tmp_path)
-    monkeypatch.setattr("pdctl.flows.deploy.package_files", lambda: made.files)
+    monkeypatch.setattr("pdctl.flows.deploy.planning.package_files", lambda: made.files)
     made.edit('transport = "local"\n', f'transport = "local"\npython = "{fake_python(tmp_path)}"\n')
     yield made
     made.path.exists() and down(made.context())
@@ -137,7 +137,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     (tmp_path / "model").mkdir()
     init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model"), decodes=6))
     made = Bench(tmp_path)
-    monkeypatch.setattr("pdctl.flows.deploy.package_files", lambda: made.files)
+    monkeypatch.setattr("pdctl.flows.deploy.planning.package_files", lambda: made.files)
     ports = [e.port for e in made.fleet().engines() if e.role == "decode"]
     python = fake_python(tmp_path)
     head, _, _ = made.path.read_text().partition("[hosts.")

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-import pdctl.flows.deploy
+import pdctl.flows.deploy.planning
 import pdctl.plan.run
 from pdctl.flows.context import Context
 from tests.pdctl.flows.conftest import Bench
@@ -38,7 +38,7 @@ class Dying(Bench):
 
 def main(folder: Path, release: str) -> None:
     bench = Dying(folder, files={"engine/__init__.py": release.encode()})
-    pdctl.flows.deploy.package_files = lambda: bench.files
+    pdctl.flows.deploy.planning.package_files = lambda: bench.files
     apply = pdctl.plan.run.apply_step
 
     def applied(pending, journal, say) -> None:

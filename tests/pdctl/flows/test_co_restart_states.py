@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdctl.exits import Exit
-from pdctl.flows.co_restart_report import CellReport, CoRestartReport
-from pdctl.flows.co_restart_states import (
+from pdctl.flows.co_restart.report import CellReport, CoRestartReport
+from pdctl.flows.co_restart.states import (
     DEADLINES,
     FINAL,
     ORDER,

@@ -16,12 +16,12 @@ import pytest
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.edit import set_value
-from pdctl.flows import tune_recovery
-from pdctl.flows.deploy_gate import prove_started, unready
+from pdctl.flows.deploy.gate import prove_started, unready
 from pdctl.flows.down import down
 from pdctl.flows.live import set_live
 from pdctl.flows.logs import follow
 from pdctl.flows.status import collect_status
+from pdctl.flows.tune import recovery as tune_recovery
 from pdctl.flows.waiting import until
 from pdctl.procs import start_time
 from pdctl.remote.journal import Journal

@@ -9,8 +9,8 @@ import pytest
 
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
-from pdctl.flows.deploy_gate import unready
-from pdctl.flows.deploy_result import DeployFailed, Outcome, State
+from pdctl.flows.deploy.gate import unready
+from pdctl.flows.deploy.result import DeployFailed, Outcome, State
 from tests.pdctl.flows.conftest import Bench
 
 OLD, NEW = {"engine/__init__.py": b"1"}, {"engine/__init__.py": b"2"}

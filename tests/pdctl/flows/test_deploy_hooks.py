@@ -74,6 +74,6 @@ def test_a_hook_behind_that_fails_is_told_and_undoes_nothing(bench: Bench) -> No
 
 def test_a_hook_that_hangs_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     hook(bench, "pre-deploy", "sleep 600")
-    monkeypatch.setattr("pdctl.flows.hooks.DEADLINE", 0.5)
+    monkeypatch.setattr("pdctl.flows.deploy.hooks.DEADLINE", 0.5)
     with pytest.raises(PdctlError, match=r"The hook pre-deploy did not end in 0\.5 s"):
         bench.deploy()

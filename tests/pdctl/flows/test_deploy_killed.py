@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pdctl.flows.deploy_gate import unready
+from pdctl.flows.deploy.gate import unready
 from pdctl.remote.journal_read import list_runs
 from tests.pdctl.flows.conftest import Bench
 

@@ -14,9 +14,9 @@ import pytest
 from pdctl.fleet.load import load_fleet
 from pdctl.flows import admin
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import plan_deploy
-from pdctl.flows.deploy_gate import unready
-from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.deploy.gate import unready
+from pdctl.flows.deploy.planning import plan_deploy
+from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.remote.journal import Journal
@@ -27,11 +27,11 @@ START = 240.0
 DIES = """
 import os, signal, sys
 from pdctl.fleet.load import load_fleet
-from pdctl.flows import co_restart
-from pdctl.flows.co_restart_states import Stage
+from pdctl.flows.co_restart import run as co_restart
+from pdctl.flows.co_restart.states import Stage
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import plan_deploy
-from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.deploy.planning import plan_deploy
+from pdctl.flows.deploy.run import apply_deploy
 from pdctl.remote.journal import Journal
 
 actions = co_restart._actions

@@ -27,17 +27,22 @@ from pdctl.fleet.chain import INFLIGHT
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.model import Engine
 from pdctl.fleet.profile import load_profile
-from pdctl.flows import admin, co_restart, co_restart_steps, drill, tune_apply, tune_recovery, tune_timeout
+from pdctl.flows import admin, drill
 from pdctl.flows.admission import abort, resume
-from pdctl.flows.co_restart_canary import Canary
-from pdctl.flows.co_restart_states import Event, Stage
+from pdctl.flows.co_restart import run as co_restart
+from pdctl.flows.co_restart import steps as co_restart_steps
+from pdctl.flows.co_restart.states import Event, Stage
 from pdctl.flows.context import Context
-from pdctl.flows.deploy import plan_deploy
-from pdctl.flows.deploy_run import apply_deploy
+from pdctl.flows.deploy.planning import plan_deploy
+from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.diagnose import diagnose
 from pdctl.flows.down import down
+from pdctl.flows.edge_canary import Canary
 from pdctl.flows.init import Wanted, init_fleet
-from pdctl.flows.tune_load import Shape, Shot, drive
+from pdctl.flows.tune import apply as tune_apply
+from pdctl.flows.tune import recovery as tune_recovery
+from pdctl.flows.tune import run as tune_timeout
+from pdctl.flows.tune.load import Shape, Shot, drive
 from pdctl.remote.journal import Journal
 from pdctl.remote.journal_read import list_runs
 from tests.pdctl.terminal import Terminal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pdctl.errors import ConfigError
-from pdctl.flows.deploy_gate import unready
-from pdctl.flows.rollback import list_deployments, plan_rollback
+from pdctl.flows.deploy.gate import unready
+from pdctl.flows.deploy.rollback import list_deployments, plan_rollback
 from tests.pdctl.flows.conftest import WAIT, Bench
 
 

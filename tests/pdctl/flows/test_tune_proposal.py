@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pdctl.fleet.catalogue import known
 from pdctl.fleet.chain import INFLIGHT, PREALLOC, chain_problems
-from pdctl.flows.tune_proposal import FLOOR, chain, covered, histogram, propose, reasons
+from pdctl.flows.tune.proposal import FLOOR, chain, covered, histogram, propose, reasons
 
 
 def test_too_few_samples_are_refused_with_the_number() -> None:

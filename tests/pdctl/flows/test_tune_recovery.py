@@ -15,11 +15,15 @@ from pdctl.exits import Exit
 from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, TRANSFER
 from pdctl.fleet.edit import set_value, set_values
 from pdctl.fleet.profile import load_profile
-from pdctl.flows import admin, tune_apply, tune_load, tune_recovery, tune_timeout
+from pdctl.flows import admin
 from pdctl.flows.context import Context
-from pdctl.flows.rollback import list_deployments
-from pdctl.flows.tune_drill import Proof
-from pdctl.flows.tune_files import write_env
+from pdctl.flows.deploy.rollback import list_deployments
+from pdctl.flows.tune import apply as tune_apply
+from pdctl.flows.tune import load as tune_load
+from pdctl.flows.tune import recovery as tune_recovery
+from pdctl.flows.tune import run as tune_timeout
+from pdctl.flows.tune.files import write_env
+from pdctl.flows.tune.proof import Proof
 from pdctl.flows.waiting import until
 from pdctl.units.envfile import parse_env
 from tests.pdctl.flows.conftest import Bench

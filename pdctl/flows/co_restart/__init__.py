@@ -1,0 +1,1 @@
+"""Co-restart: the states, the steps that move between them, the run."""

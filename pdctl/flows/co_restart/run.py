@@ -1,0 +1,134 @@
+"""Restart a cell's prefills and decodes together, so that no side keeps state of a life that is gone.
+
+The order and what a failure means are states.py; what each stage does is steps.py.
+Under client load nothing fails: new requests wait at the router from hold to resume.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pdctl.errors import ConfigError, DeadlineError, PdctlError
+from pdctl.fleet.model import Cell
+from pdctl.fleet.names import nearest
+from pdctl.flows.changing import doing
+from pdctl.flows.co_restart.foreign import ForeignSteps
+from pdctl.flows.co_restart.report import CellReport, CoRestartReport
+from pdctl.flows.co_restart.states import Event, Machine, Stage, advance, next_command
+from pdctl.flows.co_restart.steps import Steps
+from pdctl.flows.context import Context
+from pdctl.flows.foreign import mixed
+
+Progress = Callable[[str], None]
+
+
+def run(ctx: Context, cell: str | None, progress: Progress) -> CoRestartReport:
+    """Co-restart `cell`, or every cell in turn; a cell that fails stops the run.
+
+    ConfigError for a cell that is not in the fleet file; everything else is in the report.
+    """
+    cells = list(ctx.fleet.cells.values()) if cell is None else [_cell(ctx, cell)]
+    done: list[CellReport] = []
+    for each in cells:
+        report = _one(ctx, each, progress)
+        done.append(report)
+        if not report.done:
+            break
+    return CoRestartReport(tuple(done))
+
+
+def _cell(ctx: Context, name: str) -> Cell:
+    found = ctx.fleet.cells.get(name)
+    if found is None:
+        hint = nearest(name, ctx.fleet.cells)
+        raise ConfigError("unknown_cell", f"There is no cell {name!r} in this fleet.", hint)
+    return found
+
+
+def _actions(steps: Steps) -> dict[Stage, Callable[[float], None]]:
+    return {
+        Stage.HOLD: steps.hold,
+        Stage.DRAIN: steps.drain,
+        Stage.STOP_DECODE: lambda seconds: steps.stop(steps.decodes),
+        Stage.STOP_PREFILL: lambda seconds: steps.stop(steps.prefills),
+        Stage.PROVE: steps.prove,
+        Stage.START_PREFILL: lambda seconds: steps.start(steps.prefills, seconds),
+        Stage.START_DECODE: lambda seconds: steps.start(steps.decodes, seconds),
+        Stage.LINK: steps.link,
+        Stage.CANARY: steps.canary,
+        Stage.RESUME: steps.resume,
+    }
+
+
+def _acts(ctx: Context, steps: Steps) -> dict[Stage, Callable[[float], None]]:
+    """Each stage as a step of the run: a run that lost the fleet's lock begins no other one."""
+
+    def recorded(stage: Stage, act: Callable[[float], None]) -> Callable[[float], None]:
+        def one(seconds: float) -> None:
+            name = f"{steps.cell.name}/{stage.name.lower()}"
+            with doing(ctx, name, "fleet", f"cell {steps.cell.name}: {stage}", changes=False):
+                act(seconds)
+
+        return one
+
+    return {stage: recorded(stage, act) for stage, act in _actions(steps).items()}
+
+
+def _attempt(machine: Machine, act: Callable[[float], None], deadline: float) -> Machine:
+    """One stage under its deadline, and the machine after it."""
+    try:
+        act(deadline)
+    except DeadlineError as error:
+        return advance(machine, Event.EXPIRED, error.message)
+    except PdctlError as error:
+        return advance(machine, Event.FAILED, error.message)
+    except KeyboardInterrupt:
+        return advance(machine, Event.INTERRUPTED)
+    return advance(machine, Event.PASSED)
+
+
+def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
+    made = ForeignSteps if mixed(cell) else Steps
+    steps = made(ctx, cell, alone=len(ctx.fleet.cells) == 1)
+    actions = _acts(ctx, steps)
+    machine = Machine()
+    seconds: dict[str, float] = {}
+    held_at = time.monotonic()
+    out: float | None = None
+    try:
+        while not machine.final:
+            stage = machine.stage
+            progress(f"cell {cell.name}: {stage}")
+            begin = time.monotonic()
+            machine = _attempt(machine, actions[stage], steps.deadline(stage))
+            seconds[stage.name.lower()] = time.monotonic() - begin
+            if stage is Stage.HOLD:
+                held_at = time.monotonic()
+            if machine.stage is Stage.DONE:
+                out = time.monotonic() - held_at
+    finally:
+        steps.let_go()
+    if machine.stage is not Stage.DONE:
+        progress(f"cell {cell.name}: {machine.at} {machine.event}: {machine.reason}")
+    return _report(steps, machine, seconds, out)
+
+
+def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: float | None) -> CellReport:
+    order = [*steps.prefills, *steps.decodes]
+    true_now = steps.truth(machine)
+    if machine.stage is not Stage.DONE:
+        true_now += steps.observe()
+    return CellReport(
+        cell=steps.cell.name,
+        machine=machine,
+        seconds=seconds,
+        out_of_service_s=out,
+        starts=tuple(steps.starts[e.name] for e in order if e.name in steps.starts),
+        proof=tuple(steps.proof),
+        canaries=tuple(steps.canaries),
+        notes=tuple(steps.notes),
+        true_now=tuple(true_now),
+        next=next_command(machine, steps.cell.name, steps.routed),
+        routed=steps.routed,
+    )

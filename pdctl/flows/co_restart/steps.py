@@ -1,0 +1,291 @@
+"""What each stage of a co-restart does to one cell; every method blocks until its stage is true.
+
+StageFailed says why a stage cannot become true, DeadlineError that it did not in time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+from functools import partial
+from typing import Any, TypeVar
+
+from pdctl.errors import DeadlineError, PdctlError
+from pdctl.facts import leftovers
+from pdctl.facts.collect import unit_of
+from pdctl.facts.missing import Missing
+from pdctl.facts.unit import meaning
+from pdctl.fleet.model import Cell, Engine
+from pdctl.flows import admin
+from pdctl.flows.asking import ask_host
+from pdctl.flows.changing import doing
+from pdctl.flows.co_restart.hold import Admissions, caught_up
+from pdctl.flows.co_restart.report import Start
+from pdctl.flows.co_restart.states import DEADLINES, Machine, Stage, truth
+from pdctl.flows.context import Context
+from pdctl.flows.edge_canary import Canary, send
+from pdctl.flows.waiting import until
+from pdctl.remote.fanout import begin
+
+T = TypeVar("T")
+DRAIN_DEFAULT = 30.0
+
+
+class StageFailed(PdctlError):
+    """A stage cannot become true; the message says why."""
+
+
+def together(engines: Sequence[Engine], act: Callable[[Engine], T]) -> list[T]:
+    """`act` on every engine at once; the first error is raised after all have ended, Ctrl-C at once."""
+    acting = [begin(partial(act, engine)) for engine in engines]
+    wait(acting)
+    return [future.result() for future in acting]
+
+
+class Steps:
+    """One co-restart of one cell. `alone` is True when no other cell can take the traffic."""
+
+    def __init__(self, ctx: Context, cell: Cell, alone: bool) -> None:
+        self._ctx = ctx
+        self.cell = cell
+        self.alone = alone
+        self.decodes = [e for e in cell.engines if e.role != "prefill"]
+        self.prefills = list(cell.prefills)
+        self.notes: list[str] = []
+        self.proof: list[str] = []
+        self.starts: dict[str, Start] = {}
+        self.canaries: list[Canary] = []
+        self._was: dict[str, str | None] = {}
+        self._prints: dict[str, leftovers.Footprint] = {}
+        self._drain = DRAIN_DEFAULT
+        self._began: dict[str, float] = {}
+        self._admissions = Admissions(ctx, cell, alone, self.notes)
+
+    def deadline(self, stage: Stage) -> float:
+        return DEADLINES[stage]
+
+    def truth(self, machine: Machine) -> list[str]:
+        return truth(machine, self.alone, self.routed)
+
+    # hold, drain
+
+    def hold(self, seconds: float) -> None:
+        """Remember the old lives, then hold admissions, or cordon the cell when others can serve."""
+        for engine in self.cell.engines:
+            state = self._state(engine)
+            self._was[engine.name] = state.get("incarnation")
+            limit = (state.get("timeouts") or {}).get("drain") or {}
+            self._drain = max(0.0, float(limit.get("value", self._drain)))
+        self._remember()
+        self._admissions.hold(seconds)
+
+    @property
+    def routed(self) -> bool:
+        """Whether a router runs that could be held."""
+        return self._admissions.routed
+
+    def let_go(self) -> None:
+        """The run ends here, whatever it came to."""
+        self._admissions.let_go()
+
+    def _remember(self) -> None:
+        """What every engine of the cell owns while it lives, in one question a host."""
+        for host in self._hosts():
+            names = [e.name for e in self.cell.engines if e.host == host]
+            pids = {n: s.pid for n, s in self._ctx.units(host).status(names).items() if s.pid is not None}
+            if pids:
+                request = leftovers.footprint_request(list(pids.values()))
+                rows = ask_host(self._ctx, host, request).of("footprint")
+                if isinstance(rows, Missing):
+                    self.notes.append(f"What the engines on {host} own cannot be read: {rows.reason}.")
+                self._prints |= {name: leftovers.parse_footprint(pid, rows) for name, pid in pids.items()}
+
+    def _hosts(self) -> list[str]:
+        return list(dict.fromkeys(e.host for e in self.cell.engines))
+
+    def drain(self, seconds: float) -> None:
+        """Requests of the cell end by themselves within the drain timeout; the engines end the rest."""
+        try:
+            until(self._active, self._drain, 0.1)
+        except DeadlineError:
+            self.notes.append(f"After {self._drain:g} s still {self._active()}; the engines ended them.")
+        together([e for e in self.cell.engines if self._was.get(e.name)], self._drain_one)
+        until(self._undrained, seconds, 0.1)
+
+    def _active(self) -> str:
+        """How many requests the router has on this cell, "" for none."""
+        if not self.routed:
+            return ""
+        names = {e.name for e in self.cell.engines}
+        try:
+            requests = admin.get(self._ctx, self._ctx.fleet.router.url, "/v1/requests").get("requests", [])
+        except PdctlError:
+            return ""
+        busy = [
+            r for r in requests if any(leg and leg["engine"] in names for leg in r.get("legs", {}).values())
+        ]
+        return f"{len(busy)} requests on the cell" if busy else ""
+
+    def _drain_one(self, engine: Engine) -> None:
+        try:
+            admin.post(self._ctx, engine.url, "drain", {"timeout": 1.0}, timeout=15.0)
+        except PdctlError as error:
+            self.notes.append(f"{engine.name} could not be drained: {error.message}")
+
+    def _undrained(self) -> str:
+        for engine in self.cell.engines:
+            state = self._state(engine)
+            if state.get("requests") and state.get("status") != "drained":
+                return f"{len(state['requests'])} requests on {engine.name}"
+        return ""
+
+    # stop, prove
+
+    def stop(self, engines: Sequence[Engine]) -> None:
+        def one(engine: Engine) -> None:
+            with doing(self._ctx, f"stop/{engine.name}", engine.host, f"stop {engine.name}"):
+                status = self._ctx.units_of(engine).stop(engine.name)
+                if status.pid is not None:
+                    raise StageFailed("not_stopped", f"{engine.name} still runs as pid {status.pid}.")
+
+        together(engines, one)
+
+    def prove(self, seconds: float) -> None:
+        """Processes gone, ports free, shared and GPU memory gone, as each host itself sees it."""
+        end = time.monotonic() + seconds
+        for host in self._hosts():
+            stopped = [self._stopped(e) for e in self.cell.engines if e.host == host]
+            left = partial(self._left, host, stopped)
+            until(left, max(0.0, end - time.monotonic()), 0.1)
+            devices = {e.name: e.spec.device for e in self.cell.engines}
+            self.proof += [leftovers.proof(s, devices[s.name]) for s in stopped]
+
+    def _stopped(self, engine: Engine) -> leftovers.Stopped:
+        seen = self._prints.get(engine.name, leftovers.Footprint())
+        return leftovers.Stopped(engine.name, engine.address, engine.ports, seen)
+
+    def _left(self, host: str, stopped: list[leftovers.Stopped]) -> str:
+        """The first thing that is still there on `host`, "" for nothing."""
+        rows = ask_host(self._ctx, host, leftovers.left_request(stopped)).of("left")
+        if isinstance(rows, Missing):
+            raise StageFailed("not_observable", f"What is left on {host} cannot be seen: {rows.reason}.")
+        remains = (f"{name}: {what}" for name, row in rows.items() if (what := leftovers.first_left(row)))
+        return next(remains, "")
+
+    # start, link
+
+    def start(self, engines: Sequence[Engine], seconds: float) -> None:
+        """Started, answering, and a life that was not there before."""
+
+        def one(engine: Engine) -> None:
+            started = self._began[engine.name] = time.monotonic()
+            with doing(self._ctx, f"start/{engine.name}", engine.host, f"start {engine.name}"):
+                self._ctx.units_of(engine).start(engine.name)
+            until(lambda: self._unborn(engine), seconds, 0.1)
+            state = self._state(engine)
+            took = time.monotonic() - started
+            was = self._was.get(engine.name)
+            self.starts[engine.name] = Start(engine.name, took, None, str(state.get("incarnation")), was)
+
+        together(engines, one)
+
+    def _unborn(self, engine: Engine) -> str:
+        state = self._state(engine)
+        new = state.get("incarnation")
+        if new and new != self._was.get(engine.name):
+            return ""
+        self._alive(engine)
+        return f"{engine.name} answers nothing" if not new else f"{engine.name} still shows its old life"
+
+    def _alive(self, engine: Engine) -> None:
+        """StageFailed, with its last words, for an engine whose supervisor has given it up."""
+        unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
+        if unit.state not in ("failed", "absent", "stopped"):
+            return
+        tail = self._ctx.units_of(engine).logs(engine.name, 1)
+        said = f" It said: {tail[-1]}" if tail else ""
+        why = unit.reason or meaning(unit.exit)
+        raise StageFailed("start_failed", f"{engine.name} did not start ({unit.state}: {why}).{said}")
+
+    def link(self, seconds: float) -> None:
+        """Every engine ready, every edge linked by the lives that run now, seen from both ends."""
+        until(self._unlinked, seconds, 0.1)
+
+    def _unlinked(self) -> str:
+        states = {e.name: self._state(e) for e in self.cell.engines}
+        missing = ""
+        for engine in self.cell.engines:
+            state = states[engine.name]
+            start = self.starts.get(engine.name)
+            if not state:
+                # It answered a moment ago: gone for good, or on its way back.
+                self._alive(engine)
+                missing = missing or f"{engine.name} answers nothing"
+            elif not state.get("ready"):
+                missing = missing or f"{engine.name} is not ready ({', '.join(state.get('not_ready', []))})"
+            elif start and start.ready_s is None:
+                took = time.monotonic() - self._began[engine.name]
+                self.starts[engine.name] = Start(
+                    start.engine, start.answered_s, took, start.incarnation, start.was
+                )
+        for prefill, decode in self.cell.edges:
+            for one, other in ((prefill, decode), (decode, prefill)):
+                if not _sees(states[one.name], other.name, states[other.name].get("incarnation")):
+                    missing = missing or f"{one.name} is not linked to the new life of {other.name}"
+        return missing
+
+    # canary, resume
+
+    def canary(self, seconds: float) -> None:
+        """Small and large over every edge; the body is checked, not the status."""
+        end = time.monotonic() + seconds
+        for prefill, decode in self.cell.edges:
+            for size in ("small", "large"):
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise DeadlineError("deadline", "The canaries did not end in time.")
+                result = send(self._ctx, prefill, decode, size, min(60.0, left))
+                self.canaries.append(result)
+                if result.problem:
+                    where = f"{prefill.name} -> {decode.name}"
+                    raise StageFailed("canary_failed", f"The {size} canary over {where}: {result.problem}.")
+
+    def resume(self, seconds: float) -> None:
+        """Once the router itself sees the new lives ready, so that nobody waits for a pair in vain."""
+        if not self.routed:
+            self.notes.append("Nothing is served yet: start the router with `pdctl deploy`.")
+            return
+        seen = {
+            e.name: self.starts[e.name].incarnation if e.name in self.starts else None
+            for e in self.cell.engines
+        }
+        behind = caught_up(self._admissions, seen, seconds / 2)
+        if behind:
+            self.notes.append(f"Resumed although the router lags: {behind}")
+        self._admissions.resume(seconds / 2)
+
+    def observe(self) -> list[str]:
+        """What the router and each engine look like now, in one sentence each; never raises."""
+        front = self._admissions.state()
+        lines = [f"router: admission {front['admission']}" if front else "router: does not answer"]
+        for engine in self.cell.engines:
+            try:
+                unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
+                said = unit.state + (f", pid {unit.pid}" if unit.pid else "")
+            except PdctlError as error:
+                said = error.message
+            ready = "ready" if self._state(engine).get("ready") else "not ready"
+            lines.append(f"{engine.name}: {said}, {ready}")
+        return lines
+
+    def _state(self, engine: Engine) -> dict[str, Any]:
+        return admin.state(self._ctx, engine.url)
+
+
+def _sees(state: dict[str, Any], other: str, incarnation: str | None) -> bool:
+    """Whether `state` has a live link to that very life of `other`."""
+    return incarnation is not None and any(
+        p["linked"] and not p["stale"] and p["incarnation"] == incarnation and p["instance"] in (other, "")
+        for p in state.get("peers", [])
+    )

@@ -1,0 +1,1 @@
+"""Deploy and rollback: look, plan in steps, run them by cell, gate, go back."""

@@ -1,0 +1,122 @@
+"""Back to a deployment that has served: a deploy whose wish is not the fleet file but what hosts recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pdctl.errors import ConfigError, PdctlError
+from pdctl.fleet.names import nearest
+from pdctl.flows.context import Context
+from pdctl.flows.deploy.back import last_good
+from pdctl.flows.deploy.deployment import Deployment, deployments, fleet_of, wanted
+from pdctl.flows.deploy.desired import DesiredUnit
+from pdctl.flows.deploy.files import token_steps
+from pdctl.flows.deploy.group import Group, Ways, groups_of
+from pdctl.flows.deploy.hooks import Hooks
+from pdctl.flows.deploy.look import States, look_at
+from pdctl.flows.deploy.planning import SWITCH, Deploy, author, make_deploy, restart_cell, usable
+from pdctl.flows.deploy.release import current_step
+from pdctl.flows.deploy.scope import chosen
+from pdctl.flows.deploy.starts import CoRestart
+from pdctl.plan.step import Plan, Step, make_plan
+from pdctl.release.host import HostReleases
+from pdctl.remote.fanout import fan_out
+
+
+def list_deployments(ctx: Context) -> tuple[list[Deployment], dict[str, PdctlError]]:
+    """Every deployment that hosts keep, newest first, and why a host could not be asked."""
+
+    def ask(host: str) -> list[dict[str, object]]:
+        return HostReleases(ctx.transport(host), ctx.fleet.hosts[host]).records()
+
+    found = fan_out(ctx.fleet.hosts, ask)
+    records = {h: r for h, r in found.items() if not isinstance(r, PdctlError)}
+    return deployments(records), {h: e for h, e in found.items() if isinstance(e, PdctlError)}
+
+
+def plan_rollback(
+    ctx: Context,
+    wait: float,
+    id: str | None = None,
+    restart: CoRestart = restart_cell,
+    limit: Sequence[str] = (),
+) -> tuple[Deploy, Deployment]:
+    """To deployment `id`, else to the newest that differs from what serves. Changes nothing.
+
+    ConfigError when there is no such deployment; UnreachableError when a host of what goes back is silent.
+    """
+    known, _ = list_deployments(ctx)
+    states = look_at(ctx, ctx.fleet.hosts)
+    target = _target(known, last_good(states), id)
+    _check_hosts(ctx, target)
+    there = replace(ctx, fleet=fleet_of(ctx.fleet, target))
+    units = {name: wanted(name, entry) for name, entry in target.units()}
+    groups = chosen(there.fleet, groups_of(there.fleet, units), limit)
+    for group in groups:
+        _reach(ctx, states, group)
+    hooks = Hooks(there, list(there.fleet.hosts))
+    ways = Ways(author(ctx, states, f"rollback to {target.id}"), wait, hooks.around(restart))
+    states = States(there, states.hosts, states.down)
+    broken = _gone(states, list(units.values()))
+    deploy = Deploy(there, Plan(()), units, tuple(groups), states, ways, broken, hooks, "rollback")
+    return make_deploy(deploy, make_plan(_switch(deploy))), target
+
+
+def _target(known: Sequence[Deployment], now: Deployment | None, id: str | None) -> Deployment:
+    if id is not None:
+        for each in known:
+            if each.id == id:
+                return each
+        hint = nearest(id, [d.id for d in known]) if known else "Nothing has been deployed yet."
+        raise ConfigError("no_deployment", f"There is no deployment {id}.", hint)
+    for each in known:
+        if now is None or not each.same(now):
+            return each
+    raise ConfigError(
+        "no_deployment",
+        "There is no earlier deployment to go back to.",
+        "`pdctl rollback --list` shows those that hosts keep; `retain` under [fleet] says how many.",
+    )
+
+
+def _check_hosts(ctx: Context, target: Deployment) -> None:
+    gone = [host for host in target.hosts if host not in ctx.fleet.hosts]
+    if gone:
+        raise ConfigError(
+            "no_host", f"Deployment {target.id} has units on {gone[0]}, which the fleet file no longer names."
+        )
+
+
+def _reach(ctx: Context, states: States, group: Group) -> None:
+    """A silent host's records are not known, so neither is what its cells were."""
+    cell = ctx.fleet.cells.get(group.name) if group.kind == "cell" else None
+    hosts = {*group.hosts, *(e.host for e in (cell.engines if cell else ()))}
+    if group.kind == "left":
+        hosts = set(ctx.fleet.hosts)
+    for host, error in states.down.items():
+        if host in hosts:
+            hint = "Name the cells that can go back with --limit."
+            raise PdctlError(error.code, error.message, hint, error.exit, error.details)
+
+
+def _gone(states: States, units: Sequence[DesiredUnit]) -> dict[str, PdctlError]:
+    broken = dict(states.down)
+    for unit in units:
+        if unit.host in broken or not unit.release:
+            continue
+        if unit.release not in states.hosts[unit.host].installed.releases:
+            broken[unit.host] = ConfigError(
+                "release_gone", f"Release {unit.release} is not on {unit.host} any more."
+            )
+    return broken
+
+
+def _switch(deploy: Deploy) -> list[Step]:
+    steps: list[Step] = []
+    for state in usable(deploy, deploy.groups):
+        releases = [u.release for u in deploy.units.values() if u.host == state.name and u.release]
+        if releases:
+            steps.append(current_step(state, releases[0], SWITCH, SWITCH))
+        steps += token_steps(deploy.ctx, state, SWITCH, SWITCH)
+    return steps

@@ -1,0 +1,189 @@
+"""Carry a planned deploy out: hosts first, then cell after cell; what fails its gate is put back.
+
+The unit is the cell. A host that cannot be installed to keeps its cells as they are and no others. A cell
+that fails its gate goes back to what was recorded as serving, and cells that serve are then left alone:
+what one cell has just failed with is not given to the next.
+"""
+
+from __future__ import annotations
+
+from pdctl.errors import LockedError, PdctlError
+from pdctl.exits import Exit
+from pdctl.flows.deploy.back import NothingBefore, last_good, put_back
+from pdctl.flows.deploy.group import Group
+from pdctl.flows.deploy.planning import INSTALL, PRUNE, SWITCH, Deploy, why_not
+from pdctl.flows.deploy.release import current_step
+from pdctl.flows.deploy.result import GroupResult, HostResult, Outcome, State
+from pdctl.plan.run import run_steps
+from pdctl.plan.step import make_plan
+from pdctl.remote.journal import Journal
+from pdctl.units.spec import UnitSpec
+
+_WELL = (State.SAME, State.DONE)
+
+
+def apply_deploy(deploy: Deploy, journal: Journal) -> Outcome:
+    """Everything that is planned. DeployFailed, with the outcome, when not all of it could be done."""
+    hooks = deploy.hooks
+    if not deploy.plan.pending:
+        outcome = Rollout(deploy, journal).all()
+        outcome.check()
+        return outcome
+    with hooks.open(deploy.plan.document()):
+        hooks.before(deploy.verb)
+        ended = "interrupted"
+        try:
+            outcome = Rollout(deploy, journal).all()
+            ended = "done" if outcome.exit is Exit.OK else "failed"
+        finally:
+            note = hooks.after(deploy.verb, ended)
+    outcome.notes += [note] if note else []
+    outcome.check()
+    return outcome
+
+
+class Rollout:
+    """One deploy under way."""
+
+    def __init__(self, deploy: Deploy, journal: Journal) -> None:
+        self._deploy, self._journal = deploy, journal
+        self._ctx, self._states = deploy.ctx, deploy.states
+        self._broken = dict(deploy.broken)
+        self._results: dict[str, GroupResult] = {}
+        self._notes: list[str] = []
+
+    def all(self) -> Outcome:
+        self._on_hosts(INSTALL)
+        self._on_hosts(SWITCH)
+        for group in self._deploy.groups:
+            self._results[group.key] = self._group(group)
+        if any(r.state not in _WELL for r in self._results.values()):
+            self._point_back()
+        if not any(r.state in (State.BACK, State.FAILED) for r in self._results.values()):
+            self._on_hosts(PRUNE)
+        return Outcome(list(self._results.values()), self._hosts(), self._notes)
+
+    def _on_hosts(self, phase: str) -> None:
+        """A phase on those hosts that still have something to do with it; who fails is out from then on."""
+        well = [g for g in self._deploy.groups if why_not(self._ctx, g, self._broken) is None]
+        hosts = {h for g in well for h in g.hosts}
+        pending = [p for p in self._deploy.plan.of(phase) if p.step.host in hosts]
+        for host, error in run_steps(pending, self._journal, self._ctx.say).items():
+            _let_through(error)
+            if phase == PRUNE:
+                self._notes.append(f"{host}: old releases were not removed: {error.message}")
+            else:
+                self._broken[host] = error
+
+    def _group(self, group: Group) -> GroupResult:
+        def result(state: State, why: str = "", error: PdctlError | None = None) -> GroupResult:
+            return GroupResult(group.key, group.hosts, state, why, self._serves(group), error)
+
+        blocked = why_not(self._ctx, group, self._broken)
+        if blocked is not None:
+            host, error = blocked
+            return result(State.BLOCKED, f"{host}: {error.message}", error)
+        pending = self._deploy.plan.of(group.key)
+        if not pending:
+            return result(State.SAME)
+        if why := self._why_kept(group):
+            return result(State.KEPT, why)
+        failed = run_steps(pending, self._journal, self._ctx.say)
+        if not failed:
+            return result(State.DONE)
+        error = next(iter(failed.values()))
+        _let_through(error)
+        self._ctx.say(f"{group.key}: {error.message}")
+        return self._back(group, error)
+
+    def _why_kept(self, group: Group) -> str:
+        """Why `group` is not touched after what others came to; empty when it is."""
+        bad = [r for r in self._results.values() if r.state not in _WELL]
+        runs = any(self._states.hosts[u.host].runs(u.name) for u in group.units)
+        failed = [r.group for r in bad if r.state in (State.BACK, State.FAILED)]
+        if group.kind == "cell":
+            return f"{failed[0]} failed" if failed and runs else ""
+        if group.kind == "left":
+            return f"{bad[0].group} is not deployed" if bad else ""
+        cells = [r for r in self._results.values() if r.group.startswith("cell ")]
+        if cells and not any(r.state in _WELL for r in cells):
+            return f"{failed[0]} failed" if failed and runs else "no cell serves what was deployed"
+        if not runs:
+            return ""
+        if behind := [r.group for r in bad if self._names_others(group, r.group)]:
+            return f"it must go on knowing {behind[0]} as it is"
+        moved = [r for r in cells if r.state is State.DONE and self._names_others(group, r.group)]
+        return f"{failed[0]} failed" if failed and not moved else ""
+
+    def _names_others(self, router: Group, key: str) -> bool:
+        """Whether the wanted router knows the cell `key` otherwise than the one that is installed."""
+        new = router.units[0].spec
+        old = self._states.hosts[router.units[0].host].specs.get(new.name)
+        return _words(old, key) != _words(new, key)
+
+    def _back(self, group: Group, error: PdctlError) -> GroupResult:
+        states, ways = self._states, self._deploy.ways
+        result = GroupResult(group.key, group.hosts, State.FAILED, "", "", error)
+        try:
+            result.serves = put_back(self._ctx, states, group, ways, self._journal)
+            result.state, result.why = State.BACK, error.message
+        except NothingBefore as nothing:
+            result.why = nothing.message
+        except PdctlError as other:
+            _let_through(other)
+            result.why = f"It could not be put back either: {other.message}"
+        if group.kind == "router" and result.state is State.BACK:
+            self._cells_back(group, error)
+        return result
+
+    def _cells_back(self, router: Group, error: PdctlError) -> None:
+        """Cells that only the new router knows as they are now go back with it."""
+        for group in self._deploy.groups:
+            done = self._results.get(group.key)
+            if not done or done.state is not State.DONE or group.kind != "cell":
+                continue
+            if self._names_others(router, group.key):
+                self._results[group.key] = self._back(group, error)
+
+    def _point_back(self) -> None:
+        """`current` follows what serves, where nothing of the new release does."""
+        steps = []
+        for name, state in self._states.hosts.items():
+            units = state.newest["units"].values() if state.newest else ()
+            used = [e["release"] for e in units if e["release"] in state.installed.releases]
+            if used and state.installed.current not in used and name not in self._broken:
+                steps.append(current_step(state, used[0], SWITCH, "back"))
+        failed = run_steps(make_plan(steps).pending, self._journal, self._ctx.say)
+        self._notes += [
+            f"{h}: current still names what does not serve: {e.message}" for h, e in failed.items()
+        ]
+
+    def _serves(self, group: Group) -> str:
+        good = last_good(self._states)
+        names = list(self._ctx.fleet.cells)
+        there = good is not None and any(group.recorded(e, names) for _, e in good.units())
+        return good.id if good is not None and there else ""
+
+    def _hosts(self) -> list[HostResult]:
+        rows = []
+        for name in self._ctx.fleet.hosts:
+            if name not in self._states.hosts and name not in self._broken:
+                continue  # out of scope, and so not asked
+            error = self._broken.get(name)
+            state = self._states.hosts.get(name)
+            current = state.installed.current or "" if state else ""
+            word = "not reached" if state is None else "failed" if error else "ok"
+            rows.append(HostResult(name, word, current, error.message if error else ""))
+        return rows
+
+
+def _words(spec: UnitSpec | None, key: str) -> list[str]:
+    """What a router is told of one cell: `--prefill NAME=…,CELL`."""
+    cell = key.partition(" ")[2]
+    return [w for w in spec.argv if w.endswith(f",{cell}")] if spec else []
+
+
+def _let_through(error: PdctlError) -> None:
+    """Ctrl-C and a lost lock are no verdict on a cell: nothing more is done after them."""
+    if isinstance(error, LockedError) or error.exit is Exit.INTERRUPTED:
+        raise error

@@ -1,0 +1,1 @@
+"""tune-timeout: measure dwell, propose, prove by a drill, apply."""
