@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: demo hosts test test-hosts lint bench docs clean
+.PHONY: demo hosts test lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
@@ -18,15 +18,9 @@ demo: $(STAMP)
 hosts:
 	sh tests/hosts/setup.sh
 
-test: $(STAMP)
+test: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile --ignore=tests/hosts \
-	  || $(BIN)/python -m pytest -m "not soak and not slow" --lf --lfnf=none --ignore=tests/hosts
-
-# On booted throw-away hosts, with real SSH and systemd; a run of its own, because it wants both cores.
-test-hosts: $(STAMP) hosts
-	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile tests/hosts
+	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -87,6 +87,8 @@ def stranger(host: LabHost, address: str, port: int, user: str = "dev") -> Itera
 
 
 def test_two_healthy_hosts_before_the_first_deploy(fleet: Fleet, hosts: list[LabHost]) -> None:
+    there = "ls -d /opt/pdctl* /opt/pdctl/* /tmp/tmp.* 2>/dev/null || true"
+    before = [host.sh(there) for host in hosts[:2]]
     report = fleet.check(transfer=60.0)
     assert not bad(report) and report.exit() is Exit.OK, bad(report)
     asked = {li.check for li in report.lines}
@@ -100,8 +102,7 @@ def test_two_healthy_hosts_before_the_first_deploy(fleet: Fleet, hosts: list[Lab
     assert "full packets pass both ways" in mtu.found
     for line in lines(report, "address"):
         assert "a listener of pdctl's answered" in line.found
-    for host in hosts[:2]:
-        assert host.sh("ls -d /opt/pdctl* /tmp/tmp.* 2>/dev/null || true") == "", "it changes nothing"
+    assert [host.sh(there) for host in hosts[:2]] == before, "it changes nothing"
 
 
 def test_a_port_that_a_stranger_holds_is_named_with_its_holder(fleet: Fleet, hosts: list[LabHost]) -> None:
