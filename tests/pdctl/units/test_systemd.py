@@ -116,7 +116,8 @@ def test_a_users_manager_gets_nothing_that_it_cannot_do() -> None:
 def test_a_unit_that_lies_below_tmp_keeps_the_real_one() -> None:
     spec = replace(SPEC, cwd="/tmp/fleet/trees/abc")
     assert "PrivateTmp=no" in render(spec, "system", "/tmp/fleet")[DROP_IN].splitlines()
-    assert "PrivateTmp" not in render(SPEC, "system", ROOT)[DROP_IN]
+    elsewhere = replace(SPEC, argv=("/usr/bin/python3", *SPEC.argv[1:]))
+    assert "PrivateTmp" not in render(elsewhere, "system", ROOT)[DROP_IN]
 
 
 def test_words_that_a_unit_file_cannot_hold_are_refused() -> None:
