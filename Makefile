@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: demo hosts test lint bench docs clean
+.PHONY: demo hosts test test-slow faults soak lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
@@ -21,6 +21,22 @@ hosts:
 test: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile
+
+# What `make test` leaves out for its length: an hour and more.
+test-slow: $(STAMP) hosts
+	$(BIN)/python -m pdctl model pull smollm2-135m
+	$(BIN)/python -m pytest -m "slow and not soak" -n 2 --dist loadfile
+
+# The fault matrix, all of it, one cell after the other, and the page that says what was measured.
+faults: $(STAMP) hosts
+	$(BIN)/python -m pdctl model pull smollm2-135m
+	results=$$(mktemp); FAULTS_RESULTS=$$results $(BIN)/python -m pytest tests/faults -m "not soak"; \
+	  rc=$$?; $(BIN)/python -m tests.faults.page $$results docs/faults.md; rm -f $$results; exit $$rc
+
+# Mixed load with random faults for SOAK_MINUTES (60), from SOAK_SEED (drawn and printed).
+soak: $(STAMP)
+	$(BIN)/python -m pdctl model pull smollm2-135m
+	$(BIN)/python -m pytest tests -m soak -s
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

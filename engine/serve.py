@@ -15,9 +15,10 @@ from engine.core.errors import Exit
 from engine.core.notify import notify
 from engine.core.settings import Settings
 from engine.group.client import GroupClient
+from engine.group.control import BEAT_INTERVAL
 from engine.group.engine import Engine
 from engine.group.messages import EngineConfig, Stop
-from engine.group.parent import Rank, end, forgive, kill, spawn
+from engine.group.parent import Rank, ask_where, end, forgive, kill, spawn
 from engine.group.verdict import Judge
 from engine.http.auth import DRILL_TOKEN_FILE, FLEET_TOKEN_FILE, token_from
 from engine.http.serve import listen, serve, stop_on_signals
@@ -36,6 +37,7 @@ def run_serve(argv: list[str]) -> int:
     token = token_from(os.environ, FLEET_TOKEN_FILE)
     drill = token_from(os.environ, DRILL_TOKEN_FILE)
     arguments.check(args, drill is not None)
+    settings.check_order(args.role)
     model = resolve(Path(args.model))
     config = arguments.config_from(args, model, token or "", drill is not None)
     text = TextModel.load(model)
@@ -84,22 +86,39 @@ class Serve:
         """Until the group is lost: the exit code and the sentence of the cause become the engine's."""
         ready = False
         judge = Judge(self.ranks, self.client.fatals, time.monotonic)
-        turned = time.monotonic()
+        turned = beaten = patient = time.monotonic()
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             gap, turned = time.monotonic() - turned, time.monotonic()
+            if turned - beaten >= BEAT_INTERVAL:
+                self.client.beat()
+                beaten = turned
             if gap > FRESH:
                 forgive(self.ranks, gap)
+                patient = turned + FRESH
             trouble = judge.verdict(self.settings["rank"])
             if trouble is not None:
                 await asyncio.sleep(WATCH_INTERVAL)  # a rank's own last word may still be on its way
                 trouble = judge.verdict(self.settings["rank"])
             if trouble is None and self._late():
                 trouble = Exit.RANK_FROZEN, f"not up after PD_START_TIMEOUT={self.settings['start']:g} s"
+            if trouble is None and turned > patient and (trouble := self._stuck()) is not None:
+                ask_where(self.ranks)
+                await asyncio.sleep(WATCH_INTERVAL)
             if trouble is not None:
                 self._fail(*trouble)
                 return
             ready = self._notify(ready)
+
+    def _stuck(self) -> tuple[Exit, str] | None:
+        """A leader that is there and whose scheduler has made no progress for PD_STEP_TIMEOUT."""
+        limit, still = self.settings["step"], self.engine.standstill
+        if still is None or still < limit:
+            return None
+        return (
+            Exit.NO_PROGRESS,
+            f"its scheduler made no progress for {still:.1f} s (PD_STEP_TIMEOUT={limit:g} s)",
+        )
 
     def _late(self) -> bool:
         return self.client.up is None and time.monotonic() - self.started > self.settings["start"]

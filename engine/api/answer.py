@@ -11,8 +11,10 @@ from starlette.types import Receive, Scope, Send
 from engine.api.formats import Format
 from engine.api.run import Piece, Run
 from engine.core.errors import EngineError
+from engine.core.types import Logprob
 from engine.http.errors import error_event, json_response
 from engine.http.gone import send_patiently
+from engine.http.marks import mark_line
 
 DONE = b"data: [DONE]\n\n"
 
@@ -28,13 +30,15 @@ async def send_whole(
     """Collect the run and answer with one document; RequestError when it failed."""
     texts: list[str] = []
     tokens: list[int] = []
+    logprobs: list[Logprob] = []
     finish = ""
     async with aclosing(run.pieces()) as pieces:
         async for piece in pieces:
             texts.append(piece.text)
             tokens.extend(piece.tokens)
+            logprobs.extend(piece.logprobs)
             finish = piece.finish or finish
-    document = form.whole("".join(texts), tokens, finish)
+    document = form.whole(Piece("".join(texts), tokens, finish, logprobs))
     await json_response(document, 200, headers)(scope, receive, send)
 
 
@@ -42,12 +46,18 @@ async def _body(send: Send, data: bytes, more: bool = True) -> None:
     await send_patiently(send, {"type": "http.response.body", "body": data, "more_body": more})
 
 
-async def _events(first: Piece, pieces: AsyncGenerator[Piece, None], form: Format, send: Send) -> None:
+async def _events(
+    first: Piece, pieces: AsyncGenerator[Piece, None], form: Format, send: Send, marked: bool
+) -> None:
     piece: Piece | None = first
+    tokens: list[int] = []  # whose text is not in an event yet
     while piece is not None:
         document = form.chunk(piece)
+        tokens.extend(piece.tokens)
         if document is not None:
-            await _body(send, event(document))
+            mark = mark_line(tokens, piece.finish is not None) if marked else b""
+            await _body(send, mark + event(document))
+            tokens.clear()
         piece = await anext(pieces, None)
     document = form.last()
     if document is not None:
@@ -55,9 +65,12 @@ async def _events(first: Piece, pieces: AsyncGenerator[Piece, None], form: Forma
     await _body(send, DONE)
 
 
-async def send_stream(run: Run, form: Format, headers: dict[str, str], send: Send) -> None:
+async def send_stream(
+    run: Run, form: Format, headers: dict[str, str], send: Send, marked: bool = False
+) -> None:
     """Stream the run. Headers go out with the first piece, so a failure before it keeps its status.
 
+    `marked` puts the token ids beside each event.
     RequestError when it failed before the first piece; a later failure becomes an error event.
     """
     async with aclosing(run.pieces()) as pieces:
@@ -66,7 +79,7 @@ async def send_stream(run: Run, form: Format, headers: dict[str, str], send: Sen
         raw = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in named.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         try:
-            await _events(first, pieces, form, send)
+            await _events(first, pieces, form, send, marked)
         except EngineError as e:
             await _body(send, error_event(e))
         await _body(send, b"", more=False)

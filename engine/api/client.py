@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from engine.core.types import Request
+from engine.core.types import Logprob, Request
 
 
 class Output(Protocol):
-    """New tokens of one request. `finish` or `code` is set on the last one; `code` means it failed."""
+    """New tokens of one request. `finish` or `code` is set on the last one; `code` means it failed.
+
+    `logprobs` has one entry a token where the request asks for them, else none.
+    """
 
     @property
     def tokens(self) -> list[int]: ...
+    @property
+    def logprobs(self) -> list[Logprob]: ...
     @property
     def finish(self) -> str | None: ...  # stop | length | aborted | handed_over
     @property

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.api.logprobs import LogprobView
 from engine.api.run import Piece
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is the same in all documents of one answer. `created` is Unix seconds.
+
+    `text` and `tokens` are what the client had of the output before this engine went on with it.
+    """
+
+    id: str
+    model: str
+    created: int
+    prompt_tokens: int
+    include_usage: bool
+    text: str = ""
+    tokens: Sequence[int] = ()
+    logprobs: LogprobView | None = None
 
 
 class Format(Protocol):
     """Shapes the answer of one request; chunks are asked for in order."""
 
-    def whole(self, text: str, tokens: list[int], finish: str) -> dict[str, Any]: ...
+    def whole(self, piece: Piece) -> dict[str, Any]:
+        """The one document of an answer whose pieces are put together."""
+        ...
 
     def chunk(self, piece: Piece) -> dict[str, Any] | None:
         """The document for one piece, None when there is nothing to say yet."""
@@ -30,30 +51,38 @@ class _OpenAI:
     object = ""
     chunk_object = ""
 
-    def __init__(self, id: str, model: str, prompt_tokens: int, include_usage: bool) -> None:
-        self._head = {"id": id, "created": int(time.time()), "model": model}
-        self._prompt_tokens = prompt_tokens
-        self._include_usage = include_usage
-        self._completion_tokens = 0
+    def __init__(self, head: Head) -> None:
+        self._head = {"id": head.id, "created": head.created, "model": head.model}
+        self._prompt_tokens = head.prompt_tokens
+        self._include_usage = head.include_usage
+        self._completion_tokens = len(head.tokens)
+        self._view = head.logprobs
 
-    def _choice(self, text: str, finish: str) -> dict[str, Any]:
+    def _choice(self, text: str) -> dict[str, Any]:
         raise TypeError("a format defines its choices")
 
-    def _delta(self, text: str, finish: str | None, first: bool) -> dict[str, Any]:
+    def _delta(self, text: str, first: bool) -> dict[str, Any]:
         raise TypeError("a format defines its choices")
 
-    def whole(self, text: str, tokens: list[int], finish: str) -> dict[str, Any]:
-        choice = {"index": 0, **self._choice(text, finish), "logprobs": None, "finish_reason": finish}
-        usage = _usage(self._prompt_tokens, len(tokens))
+    def _shown(self, view: LogprobView, piece: Piece) -> dict[str, Any]:
+        raise TypeError("a format defines how it shows log probabilities")
+
+    def _ended(self, choice: dict[str, Any], piece: Piece) -> dict[str, Any]:
+        """A choice with what follows its text. A prefill's receipt has no log probabilities."""
+        shown = None if self._view is None or not piece.logprobs else self._shown(self._view, piece)
+        return {"index": 0, **choice, "logprobs": shown, "finish_reason": piece.finish}
+
+    def whole(self, piece: Piece) -> dict[str, Any]:
+        choice = self._ended(self._choice(piece.text), piece)
+        usage = _usage(self._prompt_tokens, len(piece.tokens))
         return {**self._head, "object": self.object, "choices": [choice], "usage": usage}
 
     def chunk(self, piece: Piece) -> dict[str, Any] | None:
         first = self._completion_tokens == 0
         self._completion_tokens += len(piece.tokens)
-        if not piece.text and piece.finish is None and not first:
+        if not piece.text and piece.finish is None and not first and not piece.logprobs:
             return None
-        delta = self._delta(piece.text, piece.finish, first)
-        choice = {"index": 0, **delta, "logprobs": None, "finish_reason": piece.finish}
+        choice = self._ended(self._delta(piece.text, first), piece)
         document = {**self._head, "object": self.chunk_object, "choices": [choice]}
         return {**document, "usage": None} if self._include_usage else document
 
@@ -68,35 +97,41 @@ class CompletionFormat(_OpenAI):
     object = "text_completion"
     chunk_object = "text_completion"
 
-    def _choice(self, text: str, finish: str) -> dict[str, Any]:
+    def _choice(self, text: str) -> dict[str, Any]:
         return {"text": text}
 
-    def _delta(self, text: str, finish: str | None, first: bool) -> dict[str, Any]:
+    def _delta(self, text: str, first: bool) -> dict[str, Any]:
         return {"text": text}
+
+    def _shown(self, view: LogprobView, piece: Piece) -> dict[str, Any]:
+        return view.completion(piece.tokens, piece.logprobs)
 
 
 class ChatFormat(_OpenAI):
     object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
-    def _choice(self, text: str, finish: str) -> dict[str, Any]:
+    def _choice(self, text: str) -> dict[str, Any]:
         return {"message": {"role": "assistant", "content": text}}
 
-    def _delta(self, text: str, finish: str | None, first: bool) -> dict[str, Any]:
+    def _delta(self, text: str, first: bool) -> dict[str, Any]:
         delta: dict[str, Any] = {"role": "assistant"} if first else {}
         if text or first:
             delta["content"] = text
         return {"delta": delta}
 
+    def _shown(self, view: LogprobView, piece: Piece) -> dict[str, Any]:
+        return view.chat(piece.tokens, piece.logprobs)
+
 
 class GenerateFormat:
     """SGLang's shape: every stream chunk carries the whole text and all tokens so far."""
 
-    def __init__(self, id: str, model: str, prompt_tokens: int, include_usage: bool) -> None:
-        self._id = id
-        self._prompt_tokens = prompt_tokens
-        self._text = ""
-        self._tokens: list[int] = []
+    def __init__(self, head: Head) -> None:
+        self._id = head.id
+        self._prompt_tokens = head.prompt_tokens
+        self._text = head.text
+        self._tokens = list(head.tokens)
 
     def _document(self, text: str, tokens: list[int], finish: str | None) -> dict[str, Any]:
         meta = {
@@ -107,8 +142,8 @@ class GenerateFormat:
         }
         return {"text": text, "output_ids": tokens, "meta_info": meta}
 
-    def whole(self, text: str, tokens: list[int], finish: str) -> dict[str, Any]:
-        return self._document(text, tokens, finish)
+    def whole(self, piece: Piece) -> dict[str, Any]:
+        return self._document(piece.text, piece.tokens, piece.finish)
 
     def chunk(self, piece: Piece) -> dict[str, Any] | None:
         self._text += piece.text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from engine.api.answer import send_stream, send_whole
 from engine.api.client import GroupClient
-from engine.api.formats import ChatFormat, CompletionFormat, Format, GenerateFormat
+from engine.api.formats import ChatFormat, CompletionFormat, Format, GenerateFormat, Head
+from engine.api.logprobs import TAKEN, LogprobView
 from engine.api.prepare import Call, Preparer
 from engine.api.run import Run
 from engine.api.schema import ChatBody, CompletionBody, GenerateBody, refuse_unsupported
@@ -34,7 +37,7 @@ class Inference:
 
     async def call(self, kind: str, id: str, document: dict[str, Any]) -> Call:
         """The validated call of a body; RequestError naming what is wrong with it."""
-        refuse_unsupported(document)
+        refuse_unsupported(document, taken=TAKEN.get(kind, ()))
         if kind == "completion":
             return await self.prepare.completion(id, convert(document, CompletionBody))
         if kind == "chat":
@@ -47,7 +50,7 @@ class Inference:
 
 log = logging.getLogger(__name__)
 
-_FORMATS: dict[str, Callable[[str, str, int, bool], Format]] = {
+_FORMATS: dict[str, Callable[[Head], Format]] = {
     "completion": CompletionFormat,
     "chat": ChatFormat,
     "generate": GenerateFormat,
@@ -77,6 +80,13 @@ class Endpoint:
         finally:
             live.discard(id)
 
+    def _head(self, id: str, call: Call, text: str) -> Head:
+        model, asked = self._inference.client.info.served_model_name, call.resumable
+        id, created = (id, int(time.time())) if asked is None else (asked.id, asked.created)
+        wanted = call.request.sampling.logprobs is not None
+        view = LogprobView(self._inference.text.show, call.earlier) if wanted else None
+        return Head(id, model, created, len(call.prompt), call.include_usage, text, call.earlier, view)
+
     async def _answer(
         self, id: str, document: dict[str, Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
@@ -85,10 +95,12 @@ class Endpoint:
             raise RequestError("draining", "The engine is still starting.", 503)
         call = await served.call(self._kind, id, document)
         info = served.client.info
-        form = _FORMATS[self._kind](id, info.served_model_name, len(call.request.prompt), call.include_usage)
         run = Run(served.client, served.text, call)
         # A prefill's answer is its receipt for the handover: always one document, at its end.
         if call.stream and info.role != "prefill":
-            await send_stream(run, form, {HEADER: id}, send)
+            text = await asyncio.to_thread(run.replay) if call.earlier else ""
+            form = _FORMATS[self._kind](self._head(id, call, text))
+            await send_stream(run, form, {HEADER: id}, send, marked=call.resumable is not None)
         else:
+            form = _FORMATS[self._kind](self._head(id, call, ""))
             await send_whole(run, form, {HEADER: id}, scope, receive, send)

@@ -84,6 +84,8 @@ def _transfers(state: State) -> Iterator[Metric]:
     c, peers = state["counters"], state["peers"]
     ended = {"ok": c.get("transfers_ok", 0), "failed": c.get("transfers_failed", 0)}
     yield counter("pd_transfers", "KV transfers ended.", _by(ended), ("result",))
+    checked = {"ok": c.get("kv_verified", 0), "corrupt": c.get("kv_corrupt", 0)}
+    yield counter("pd_kv_checked", "Rooms whose KV was compared by checksum.", _by(checked), ("result",))
     yield counter("pd_transfer_bytes", "KV bytes moved.", _one(c.get("transfer_bytes")))
     yield counter("pd_transfer_seconds", "Time spent moving KV.", _one(c.get("transfer_seconds")))
     yield gauge("pd_peers_known", "Peers ever seen.", _one(len(peers)))

@@ -9,7 +9,9 @@ from typing import Any
 
 from engine.api.bootstrap import leg_of
 from engine.api.client import GroupClient
-from engine.api.schema import ChatBody, CompletionBody, GenerateBody, OpenAIBody, SamplingParams
+from engine.api.logprobs import asked_for
+from engine.api.resume import continued
+from engine.api.schema import ChatBody, CompletionBody, GenerateBody, OpenAIBody, Resumable, SamplingParams
 from engine.core.errors import RequestError
 from engine.core.types import Request, Sampling
 from engine.http.errors import ParamError
@@ -21,12 +23,23 @@ _THREAD_FROM = 4096
 
 @dataclass(frozen=True)
 class Call:
-    """One request and how its answer should look."""
+    """One request and how its answer should look. What was generated before is part of its prompt."""
 
     request: Request
     stops: tuple[str, ...]
     stream: bool
     include_usage: bool
+    resumable: Resumable | None = None
+
+    @property
+    def earlier(self) -> list[int]:
+        """Output tokens that an engine generated and the client has already."""
+        return [] if self.resumable is None else self.resumable.tokens
+
+    @property
+    def prompt(self) -> list[int]:
+        """What the client asked with."""
+        return self.request.prompt[: len(self.request.prompt) - len(self.earlier)]
 
 
 async def _off_loop(size: int, work: Callable[[], list[int]]) -> list[int]:
@@ -50,8 +63,9 @@ def _one_prompt(name: str, value: str | Sequence[Any] | None) -> str | list[int]
     return prompt
 
 
-async def _tokens(name: str, prompt: str | list[int], text: TextModel) -> list[int]:
+async def _tokens(name: str, prompt: str | list[int], text: TextModel, window: int) -> list[int]:
     if isinstance(prompt, str):
+        _fits(text.least_tokens(len(prompt)), window)
         tokens = await _off_loop(len(prompt), lambda: text.encode(prompt))
     else:
         tokens = prompt
@@ -78,7 +92,9 @@ def _plain_content(message: dict[str, Any], at: str) -> dict[str, Any]:
     return {**message, "content": content if content is not None else ""}
 
 
-def _sampling(body: OpenAIBody | SamplingParams, wanted: int, room_left: int) -> Sampling:
+def _sampling(
+    body: OpenAIBody | SamplingParams, wanted: int, room_left: int, logprobs: int | None
+) -> Sampling:
     """Sampling with the OpenAI defaults; `wanted` tokens at most, within what the window has left."""
     top_k = body.top_k or 0
     return Sampling(
@@ -89,7 +105,15 @@ def _sampling(body: OpenAIBody | SamplingParams, wanted: int, room_left: int) ->
         seed=body.seed,
         stop_token_ids=tuple(body.stop_token_ids or ()),
         ignore_eos=bool(body.ignore_eos),
+        logprobs=logprobs,
     )
+
+
+def _fits(least: int, window: int) -> None:
+    """RequestError for a text that no encoding makes short enough; encoding megabytes of it costs seconds."""
+    if least >= window:
+        message = f"The prompt has over {least} tokens and the model's window is {window}."
+        raise RequestError("context_length_exceeded", message, 400)
 
 
 def _room_left(tokens: list[int], window: int) -> int:
@@ -123,8 +147,13 @@ class Preparer:
         info = self._client.info
         bootstrap = self._client.state().get("bootstrap") if info.role == "decode" else None
         room, peer = leg_of(body, info.role, bootstrap)
-        sampling = _sampling(params, wanted, _room_left(tokens, info.max_model_len))
-        return Request(id=id, prompt=tokens, sampling=sampling, room=room, peer=peer)
+        left = _room_left(tokens, info.max_model_len)
+        sampling = _sampling(params, wanted, left, asked_for(body))
+        request = Request(id=id, prompt=tokens, sampling=sampling, room=room, peer=peer)
+        return continued(request, body.resumable, bool(body.stream), self._text.vocab_size)
+
+    async def _tokens(self, name: str, value: str | Sequence[Any] | None) -> list[int]:
+        return await _tokens(name, _one_prompt(name, value), self._text, self._client.info.max_model_len)
 
     def _served(self, model: str | None) -> None:
         """404 for a model that is not served here; a gateway that was given none may say "unknown"."""
@@ -135,11 +164,11 @@ class Preparer:
 
     def _openai(self, request: Request, body: OpenAIBody) -> Call:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        return Call(request, _stops(body.stop), bool(body.stream), usage)
+        return Call(request, _stops(body.stop), bool(body.stream), usage, body.resumable)
 
     async def completion(self, id: str, body: CompletionBody) -> Call:
         self._served(body.model)
-        tokens = await _tokens("prompt", _one_prompt("prompt", body.prompt), self._text)
+        tokens = await self._tokens("prompt", body.prompt)
         wanted = 16 if body.max_tokens is None else body.max_tokens
         return self._openai(self._request(id, body, tokens, body, wanted), body)
 
@@ -147,6 +176,7 @@ class Preparer:
         self._served(body.model)
         messages = [_plain_content(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
         size = sum(len(m["content"]) for m in messages)
+        _fits(self._text.least_tokens(size), self._client.info.max_model_len)
         tokens = await _off_loop(size, lambda: self._text.chat(messages, body.tools))
         wanted = body.max_completion_tokens or body.max_tokens or self._client.info.max_model_len
         return self._openai(self._request(id, body, tokens, body, wanted), body)
@@ -155,9 +185,9 @@ class Preparer:
         if (body.text is None) == (body.input_ids is None):
             raise ParamError("text", "Give either text or input_ids.")
         name = "text" if body.input_ids is None else "input_ids"
-        tokens = await _tokens(name, _one_prompt(name, getattr(body, name)), self._text)
+        tokens = await self._tokens(name, getattr(body, name))
         params = body.sampling_params or SamplingParams()
         params.seed = params.sampling_seed if params.seed is None else params.seed
         wanted = 128 if params.max_new_tokens is None else params.max_new_tokens
         request = self._request(id, body, tokens, params, wanted)
-        return Call(request, _stops(params.stop), bool(body.stream), True)
+        return Call(request, _stops(params.stop), bool(body.stream), True, body.resumable)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from engine.api.client import GroupClient, Output
 from engine.api.prepare import Call
 from engine.core.errors import EngineError, RequestError, status_of
+from engine.core.types import Logprob
+from engine.http.errors import ParamError
 from engine.text.model import TextModel
 from engine.text.stops import StopStrings
 
@@ -20,11 +22,15 @@ _ABORT_DEADLINE = 5.0
 
 @dataclass(frozen=True)
 class Piece:
-    """New text and the new tokens behind it; `finish` is set on the last piece of a request."""
+    """New text and the new tokens behind it; `finish` is set on the last piece of a request.
+
+    `logprobs` has one entry a token where the request asks for them, else none.
+    """
 
     text: str
     tokens: list[int]
     finish: str | None
+    logprobs: Sequence[Logprob] = ()
 
 
 class Run:
@@ -33,8 +39,24 @@ class Run:
     def __init__(self, client: GroupClient, text: TextModel, call: Call) -> None:
         self._client = client
         self._request = call.request
-        self._detokenizer = text.detokenizer(call.request.prompt)
+        self._earlier = call.earlier
+        self._detokenizer = text.detokenizer(call.prompt)
         self._stops = StopStrings(call.stops)
+
+    def replay(self) -> str:
+        """The text that the client has of the earlier tokens; what is held back of it is held back here.
+
+        ParamError when a stop string is complete in it.
+        """
+        text = self._text(self._earlier)
+        if self._stops.matched is not None:
+            message = f"The stop string {self._stops.matched!r} ends the output, so nothing follows it."
+            raise ParamError("resumable.tokens", message)
+        return text
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        # One at a time, however they come, so that what is held back depends on the tokens alone.
+        return "".join(self._stops.add(self._detokenizer.add([token])) for token in tokens)
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
         """Pieces up to and with the one that has `finish`; RequestError when the request failed."""
@@ -68,14 +90,14 @@ class Run:
             raise RequestError(output.code, output.message, status_of(output.code))
         if output.finish == "aborted":
             raise RequestError("aborted", "The request was aborted.", status_of("aborted"))
-        text = self._stops.add(self._detokenizer.add(output.tokens))
+        text = self._text(output.tokens)
         if output.finish is not None:
             text += self._stops.add(self._detokenizer.finish())
         if self._stops.matched is not None:
-            return Piece(text, output.tokens, "stop")
+            return Piece(text, output.tokens, "stop", output.logprobs)
         if output.finish is not None:
             text += self._stops.finish()
-        return Piece(text, output.tokens, output.finish)
+        return Piece(text, output.tokens, output.finish, output.logprobs)
 
     async def _abort(self, by: str) -> None:
         try:

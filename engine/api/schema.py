@@ -15,6 +15,7 @@ TokenId = Annotated[int, Meta(ge=0, le=1 << 31)]
 Temperature = Annotated[float, Meta(ge=0, le=100)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
 TopK = Annotated[int, Meta(ge=-1, le=1 << 31)]
+Top = Annotated[int, Meta(ge=0, le=20)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Room = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Stop = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -27,12 +28,25 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
+class Resumable(msgspec.Struct, kw_only=True):
+    """Our router may have to carry this stream on elsewhere, so each event brings its token ids along.
+
+    `tokens` were generated and sent before, and the answer goes on after them. `id` and `created` are what
+    the client knows the answer by.
+    """
+
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    created: Annotated[int, Meta(ge=0, le=1 << 40)]
+    tokens: list[TokenId] = []
+
+
 class Bootstrap(msgspec.Struct, kw_only=True):
     """What a router adds to both legs: scalars, or lists of length 1."""
 
     bootstrap_host: Host | list[Host | None] | None = None
     bootstrap_port: Port | list[Port | None] | None = None
     bootstrap_room: Room | list[Room | None] | None = None
+    resumable: Resumable | None = None
 
 
 class OpenAIBody(Bootstrap, kw_only=True):
@@ -51,11 +65,14 @@ class OpenAIBody(Bootstrap, kw_only=True):
 
 class CompletionBody(OpenAIBody, kw_only=True):
     prompt: str | list[TokenId | str | list[TokenId]]
+    logprobs: Top | bool | None = None
 
 
 class ChatBody(OpenAIBody, kw_only=True):
     messages: Annotated[list[dict[str, Any]], Meta(min_length=1)]
     max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: Top | None = None
     tools: list[dict[str, Any]] | None = None
 
 
@@ -94,14 +111,16 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "frequency_penalty": (0,),
     "repetition_penalty": (1,),
     "min_p": (0,),
+    "min_tokens": (0,),
+    "min_new_tokens": (0,),
     "logit_bias": ({},),
     "response_format": ({"type": "text"},),
 }
 
 
-def refuse_unsupported(document: dict[str, Any], prefix: str = "") -> None:
-    """ParamError for an option that this engine cannot honour."""
+def refuse_unsupported(document: dict[str, Any], prefix: str = "", taken: tuple[str, ...] = ()) -> None:
+    """ParamError for an option that this engine cannot honour; `taken` are those that a route has."""
     for name, neutral in _NEUTRAL.items():
         value = document.get(name)
-        if value is not None and value not in neutral:
+        if value is not None and value not in neutral and name not in taken:
             raise ParamError(f"{prefix}{name}", f"{prefix}{name} is not supported.", "not_supported")

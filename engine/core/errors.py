@@ -22,6 +22,7 @@ class Exit(IntEnum):
     PORT_IN_USE = 73
     MODEL = 74
     PATH = 75
+    NO_PROGRESS = 76
 
 
 class EngineError(Exception):
@@ -65,6 +66,7 @@ class RequestError(EngineError):
 FAILURE_STATUS: dict[str, int] = {
     "kv_transfer_timeout": 504,
     "kv_transfer_failed": 502,
+    "kv_corrupt": 502,
     "prealloc_timeout": 503,
     "queue_timeout": 503,
     "peer_lost": 502,

@@ -14,6 +14,7 @@ from typing import Literal
 from engine.core.errors import ConfigError
 
 Source = Literal["default", "env", "admin"]
+SWITCH = "switch"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ def _t(
     return Setting(name, env, default, low, 86400.0, "s", side, live, reason)
 
 
+def _switch(name: str, env: str, default: int, side: str, reason: str) -> Setting:
+    """0 is off, 1 is on."""
+    return Setting(name, env, default, 0.0, 1.0, SWITCH, side, True, reason)
+
+
 SETTINGS: tuple[Setting, ...] = (
     _t("connect", "PD_CONNECT_TIMEOUT", 5, "decode", "TCP connect to a prefill's link port."),
     _t("handshake", "PD_HANDSHAKE_TIMEOUT", 15, "both", "Connect to both sides' agents added and warm."),
@@ -53,21 +59,60 @@ SETTINGS: tuple[Setting, ...] = (
     _t("queue", "PD_QUEUE_TIMEOUT", 300, "both", "Wait for a first place in a batch."),
     _t("drain", "PD_DRAIN_TIMEOUT", 30, "both", "Drain until what still runs is failed.", low=0.0),
     _t("heartbeat", "PD_HEARTBEAT_TIMEOUT", 5, "both", "Silence on a link until its peer counts as lost."),
-    _t("rank", "PD_RANK_TIMEOUT", 20, "both", "Silence of a rank until its group is ended.", live=False),
+    _t(
+        "rank",
+        "PD_RANK_TIMEOUT",
+        20,
+        "both",
+        "Silence of a rank, or of the API process, until their group is ended.",
+        live=False,
+    ),
     _t(
         "step",
         "PD_STEP_TIMEOUT",
         120,
         "both",
-        "One turn of the scheduler loop until the service manager's watchdog is no longer fed.",
+        "One turn of the scheduler loop, or work without a step, until its group is ended.",
         live=False,
+    ),
+    _switch(
+        "checksum",
+        "PD_KV_CHECKSUM",
+        0,
+        "decode",
+        "Checksums of a prompt's KV, made and verified. "
+        "Off, for they cost as much again as a transfer inside a host.",
     ),
     _t("router_total", "PD_ROUTER_TOTAL_TIMEOUT", 600, "router", "One request from admission to its end."),
     _t("router_idle", "PD_ROUTER_IDLE_TIMEOUT", 150, "router", "Silence of both legs of one request."),
     _t("router_hold", "PD_ROUTER_HOLD_TIMEOUT", 180, "router", "A request held at admission."),
+    Setting(
+        "router_tries",
+        "PD_ROUTER_TRIES",
+        3,
+        1,
+        100,
+        "tries",
+        "router",
+        True,
+        "Pairs that one request may lose, restarts that were meant not counted; 1 resumes nothing.",
+    ),
 )
 BY_NAME = {s.name: s for s in SETTINGS}
 BY_ENV = {s.env: s for s in SETTINGS}
+# The order in which the deadlines of one request must fire, the inner one first: (inner, outer, why). What
+# the client itself allows is above all of them and is known to nobody here.
+ORDER: tuple[tuple[str, str, str], ...] = (
+    ("transfer", "inflight", "decode must give up first, so that no page is freed while it still reads"),
+    ("prealloc", "inflight", "a wait for free decode pages is legitimate and must end under its own name"),
+    ("prealloc", "queue", "a prompt that is not computed because decode is full must not fail before decode"),
+    (
+        "inflight",
+        "router_idle",
+        "the router must not call a request silent while its transfer may still finish",
+    ),
+    ("router_idle", "router_total", "a silent request must be named as silent, not as too long"),
+)
 # Variables that are not timeouts and are read elsewhere, so that they are known names here.
 OTHER_ENV = ("PD_FLEET_TOKEN_FILE", "PD_DRILL_TOKEN_FILE", "PD_LOG_LEVEL")
 
@@ -84,10 +129,13 @@ class Effective:
 
 def parse(setting: Setting, text: str, where: str) -> float:
     """The number in `text`, or ConfigError naming `where` (a variable or an admin call)."""
+    what = {SWITCH: "0 or 1", "s": "a number of seconds"}.get(setting.unit, f"a number of {setting.unit}")
     try:
         value = float(text)
     except ValueError:
-        raise ConfigError("bad_value", f"{where}: {text!r} is not a number of seconds.") from None
+        raise ConfigError("bad_value", f"{where}: {text!r} is not {what}.") from None
+    if setting.unit == SWITCH and value not in (0.0, 1.0):
+        raise ConfigError("bad_value", f"{where}: {value:g} is not {what}.")
     if not setting.low <= value <= setting.high:
         raise ConfigError(
             "bad_value", f"{where}: {value:g} is outside {setting.low:g}..{setting.high:g} {setting.unit}."
@@ -116,6 +164,20 @@ class Settings:
             value = s.default if raw is None else parse(s, raw, s.env)
             values[s.name] = Effective(s, value, "default" if raw is None else "env")
         return cls(values)
+
+    def check_order(self, role: str) -> None:
+        """ConfigError when two deadlines are in the wrong order, as far as this process knows both.
+
+        It knows what its environment says and the defaults of what a process of `role` reads itself. Only a
+        start is refused: a drill inverts the order on purpose, live.
+        """
+        sides = ("router",) if role == "router" else ("both", role)
+        known = {n for n, e in self._values.items() if e.source == "env" or e.setting.side in sides}
+        for inner, outer, why in ORDER:
+            if {inner, outer} <= known and self[inner] >= self[outer]:
+                said = [f"{e.setting.env}={e.value:g}" for e in (self._values[inner], self._values[outer])]
+                text = f"{said[0]} must be below {said[1]}: {why}."
+                raise ConfigError("out_of_order", text, "The order of timeouts is in docs/settings.md.")
 
     def __getitem__(self, name: str) -> float:
         return self._values[name].value

@@ -23,7 +23,10 @@ TERMINAL: frozenset[str] = frozenset({"done", "failed", "aborted"})
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those filters off."""
+    """`temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch those filters off.
+
+    `logprobs` asks for log probabilities: of each token, and of so many of the most likely ones.
+    """
 
     max_tokens: int = 16
     temperature: float = 0.0
@@ -32,6 +35,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    logprobs: int | None = None
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +48,25 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     peer: str | None = None
 
 
-class FirstToken(msgspec.Struct, frozen=True):
-    """What prefill hands to decode besides KV: the token it sampled (seeded by position, so both agree)."""
+class Logprob(msgspec.Struct, frozen=True):
+    """Natural logarithm of a token's probability under the model, before temperature and filters.
+
+    `top` are the most likely tokens and theirs, the likeliest first.
+    """
+
+    value: float
+    top: list[tuple[int, float]] = []
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """A sampled token; `logprob` where the request asks for it."""
 
     token: int
+    logprob: Logprob | None = None
+
+
+# What prefill hands to decode besides KV: sampling is seeded by position, so decode needs no more state.
+FirstToken = Sampled
 
 
 class Slice(msgspec.Struct, array_like=True):
@@ -71,9 +90,10 @@ class Batch(msgspec.Struct, array_like=True):
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a KV page looks like; equal on both sides of an edge, but for the head range of a rank.
+    """What a KV page looks like; equal on both sides of an edge, but for page size and heads of a rank.
 
-    A page of a rank is one contiguous block [kv_head, layer, k/v, slot, dim].
+    A page of a rank is one contiguous block [kv_head, layer, k/v, slot, dim]. Ranks share out the heads, or
+    each holds all of them when the cache is `replicated`, as the latent one of MLA is.
     """
 
     layers: int
@@ -81,11 +101,17 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     head_dim: int
     page_size: int
     itemsize: int
+    replicated: bool = False
+
+    @property
+    def chunks(self) -> int:
+        """Pieces [slot, dim] of one KV head of one page: keys and values of all layers."""
+        return self.layers * 2
 
     @property
     def head_bytes(self) -> int:
         """Bytes of one KV head of one page, over all layers."""
-        return self.layers * 2 * self.page_size * self.head_dim * self.itemsize
+        return self.chunks * self.page_size * self.head_dim * self.itemsize
 
 
 def split_heads(kv_heads: int, tp: int, rank: int) -> tuple[int, int]:

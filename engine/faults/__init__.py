@@ -12,9 +12,13 @@ from engine.core.errors import ConfigError
 POINTS: dict[str, str] = {
     "stall-transfer": "prefill: the writes of `count` rooms are held and never posted",
     "slow-transfer": "prefill: each post waits `value` seconds",
+    "fail-post": "prefill: a post ends in an error behind its first write",
     "lose-want": "prefill: a Want is dropped",
     "lose-done": "prefill: a Done is not sent",
     "refuse-pages": "decode: no request is granted pages",
+    "stop-steps": "prefill, decode: no batch is run, all else goes on",
+    "corrupt-page": "decode: one bit of page `value` of a room is inverted after its last write",
+    "swap-pages": "prefill: the first and the last page of a post are written to each other's place",
 }
 
 

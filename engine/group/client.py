@@ -18,6 +18,7 @@ from engine.group.messages import (
     AdminReply,
     Fatal,
     Out,
+    ParentBeat,
     RankBeat,
     Snapshot,
     Submit,
@@ -45,7 +46,8 @@ class GroupClient:
         self._replies: dict[int, asyncio.Future[AdminReply]] = {}
         self._seq = 0
         self._over: tuple[str, str] | None = None
-        self._outbox = Outbox(ranks[0].control, "leader", lambda why: None)
+        self._outboxes = [Outbox(r.control, f"rank-{r.rank}", lambda why: None) for r in ranks]
+        self._outbox = self._outboxes[0]
         for rank in ranks:
             threading.Thread(target=self._read, args=(rank,), name=f"rank-{rank.rank}", daemon=True).start()
 
@@ -163,6 +165,11 @@ class GroupClient:
             self._on_out(Out(id=id, code=code, message=message))
         for seq in list(self._replies):
             self._on_reply(AdminReply(seq=seq, code=code, message=message, status=status_of(code)))
+
+    def beat(self) -> None:
+        """Tell every rank that this event loop turns."""
+        for outbox in self._outboxes:
+            outbox.put(ParentBeat())
 
     def send(self, message: object) -> None:
         self._outbox.put(message)

@@ -73,16 +73,22 @@ class Engine:
         at = self.client.snapshot_at
         return None if at is None else time.monotonic() - at
 
-    def progressing(self, fresh: float, step: float) -> bool:
-        """Whether the leader makes progress: heard within `fresh` s, and no turn of its loop takes `step` s.
+    @property
+    def standstill(self) -> float | None:
+        """Seconds since the scheduler is known to have turned and, with work, to have made a step.
 
-        Being there is not enough: the publisher speaks also while a forward hangs.
+        Being there is not enough: the publisher speaks also while a forward hangs. None before a word.
         """
         age = self.snapshot_age
-        if age is None or age >= fresh:
-            return False
-        turn: float | None = self.client.snapshot.get("progress", {}).get("loop_age_s")
-        return turn is None or turn < step
+        if age is None:
+            return None
+        progress = self.client.snapshot.get("progress", {})
+        return age + max(progress.get("loop_age_s") or 0.0, progress.get("stalled_s") or 0.0)
+
+    def progressing(self, fresh: float, step: float) -> bool:
+        """Whether the leader was heard within `fresh` s and its scheduler stood still under `step` s."""
+        age, still = self.snapshot_age, self.standstill
+        return age is not None and age < fresh and still is not None and still < step
 
     def not_ready(self) -> list[str]:
         """Why this engine should get no requests now; empty when it is ready."""
@@ -172,6 +178,7 @@ EMPTY: dict[str, Any] = {
         "last_step_age_s": None,
         "stepping_s": None,
         "loop_age_s": None,
+        "stalled_s": None,
         "tokens_generated": 0,
         "tokens_prefilled": 0,
     },

@@ -13,7 +13,7 @@ import torch
 from engine.cache.pages import PageAllocator
 from engine.core.errors import RequestError
 from engine.core.settings import Settings
-from engine.core.types import Batch, FirstToken, Request, Sampling
+from engine.core.types import Batch, FirstToken, Request, Sampled, Sampling
 from engine.faults import Faults
 from engine.group import document
 from engine.group.lifecycle import Lifecycle
@@ -43,7 +43,7 @@ class Leader:
         config: EngineConfig,
         settings: Settings,
         runner: Runner,
-        sample: Callable[[torch.Tensor, list[tuple[Sampling, int]]], list[int]],
+        sample: Callable[[torch.Tensor, list[tuple[Sampling, int]]], list[Sampled]],
         broadcast: Callable[[Batch], None],
         emit: Callable[[Out], None],
         faults: Faults,
@@ -63,11 +63,12 @@ class Leader:
         self.steps = 0
         self.last_step: float | None = None
         self.step_started: float | None = None
+        self._stalled_since: float | None = None
         self.turned = time.monotonic()
         # The pool's last page is the transfer layer's scratch page and is never handed out.
         pages = PageAllocator(config.pages - 1)
         limits = Limits(config.token_budget, config.max_running, config.page_size)
-        self._scheduler = Scheduler(limits, pages)
+        self._scheduler = Scheduler(limits, pages, lambda seq: self.life.give_up(seq))
         self.life: Lifecycle
 
     def attach(self, transfer: Transfer) -> None:
@@ -91,16 +92,27 @@ class Leader:
 
     def submit(self, request: Request) -> None:
         leg = self.config.role == "prefill"
-        at = time.monotonic() + self.settings["queue"]
-        self.transfer.deadlines.arm(("queue", request.id), "queue", at, lambda: self._queued(request.id))
+        self._arm_queue(request.id, time.monotonic() + self.settings["queue"])
         self.post(lambda: self.life.submit(request, leg))
 
+    def _arm_queue(self, rid: str, at: float) -> None:
+        self.transfer.deadlines.arm(("queue", rid), "queue", at, lambda: self._queued(rid))
+
     def _queued(self, rid: str) -> bool:
-        """The queue deadline: a request that has been in no batch yet ends; any other is not meant."""
-        seq = self.life.find(rid, None)
-        if seq is None or seq.stage != "waiting" or seq.holding or seq.preempted:
+        """The queue deadline: a request that waits for a first place in a batch ends; no other is meant."""
+        seq, now, limit = self.life.find(rid, None), time.monotonic(), self.settings["queue"]
+        if seq is None or seq.holding:
             return False
-        message = f"In no batch after PD_QUEUE_TIMEOUT={self.settings['queue']:g} s."
+        if seq.stop_after_prefill:
+            # It may be sent back to wait, and that wait counts from then on.
+            at = limit + (seq.since if seq.stage == "waiting" else now)
+            if at > now:
+                self._arm_queue(rid, at)
+                return False
+        elif seq.stage != "waiting" or seq.preempted:
+            return False
+        on = f", waiting on {seq.waiting_on}" if seq.waiting_on else ""
+        message = f"In no batch after PD_QUEUE_TIMEOUT={limit:g} s{on}."
         self._emit(Out(id=rid, code="queue_timeout", message=message))
         self.post(lambda: self.life.fail(seq, "queue_timeout", message))
         return True
@@ -117,6 +129,10 @@ class Leader:
         elif seq is not None and seq.stop_after_prefill:
             self._emit(Out(id=seq.request.id, tokens=list(seq.output), finish="handed_over"))
         self.post(lambda: self.life.room_ended(rid, outcome.kind, outcome.code, at))
+
+    def wanted(self, room: int, rid: str) -> None:
+        """Transfer sink: decode has said where this prefill leg's KV goes."""
+        self.post(lambda: self.life.room_wanted(rid))
 
     def ready(self, room: int, rid: str, first: FirstToken) -> None:
         """Transfer sink: a decode room's KV is complete."""
@@ -140,8 +156,10 @@ class Leader:
                 self.life.grant_legs(self.faults.armed("refuse-pages"))
                 self._check_drain()
                 plan = self._scheduler.plan(time.monotonic())
+                runnable = self._scheduler.runnable
             self.turned = time.monotonic()
-            if plan is not None:
+            self._stalled_since = (self._stalled_since or self.turned) if runnable else None
+            if plan is not None and not self.faults.take("stop-steps"):
                 self._step(plan)
             else:
                 self._wait()
@@ -167,14 +185,14 @@ class Leader:
         self.step_started = time.monotonic()
         self._broadcast(plan.batch)
         logits = self._runner.run(plan.batch)
-        tokens: list[int] = []
+        tokens: list[Sampled] = []
         due = [s for s, piece in zip(plan.sequences, plan.batch.slices, strict=True) if piece.sample]
         if due and logits is not None:
             tokens = self._sample(logits, [(s.request.sampling, s.length) for s in due])
         with self.lock:
             self.life.commit(plan, tokens)
         self.steps += 1
-        self.last_step, self.step_started = time.monotonic(), None
+        self.last_step, self.step_started, self._stalled_since = time.monotonic(), None, None
 
     def _aborted(self, id: str, room: int | None, by: str) -> None:
         self.life.abort(id, room, by)
@@ -223,6 +241,9 @@ class Leader:
                 if self.step_started is None
                 else round(max(now - self.step_started, 0), 3),
                 "loop_age_s": round(max(now - self.turned, 0), 3),
+                "stalled_s": None
+                if self._stalled_since is None
+                else round(max(now - self._stalled_since, 0), 3),
                 "tokens_generated": tokens[0],
                 "tokens_prefilled": tokens[1],
             },

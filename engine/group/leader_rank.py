@@ -18,6 +18,7 @@ from engine.core.framing import Channel
 from engine.core.settings import Settings
 from engine.core.types import Batch, Slice
 from engine.faults import Faults
+from engine.group.control import Control
 from engine.group.leader import Leader, admin
 from engine.group.messages import (
     Abort,
@@ -32,7 +33,6 @@ from engine.group.messages import (
     Stop,
     Submit,
     ToLeader,
-    ToRank,
     Up,
 )
 from engine.group.outbox import Outbox
@@ -40,6 +40,7 @@ from engine.group.transfer_rank import agent_info, start_agent
 from engine.runner import ModelRunner, sample
 from engine.transfer.commands import AgentInfo, Command, Report
 from engine.transfer.coordinator import Transfer
+from engine.transfer.layout import layout_name
 
 PUBLISH_INTERVAL = 0.25
 # Verbs that touch no scheduler state answer even while a step runs.
@@ -94,12 +95,12 @@ class Workers:
 
 
 def fingerprint(config: EngineConfig, runner: ModelRunner) -> dict[str, Any]:
-    """What two sides of an edge must agree on (tp may differ)."""
+    """What two sides of an edge must agree on (tp may differ, and page_size by a whole factor)."""
     return {
         "model": runner.digest,
         "dtype": config.dtype,
         "page_size": config.page_size,
-        "layout": "head-major-1",
+        "layout": layout_name(runner.shape),
         "layers": runner.shape.layers,
         "kv_heads": runner.shape.kv_heads,
         "head_dim": runner.shape.head_dim,
@@ -111,7 +112,7 @@ def run_leader(
     config: EngineConfig,
     settings: Settings,
     runner: ModelRunner,
-    control: Channel,
+    control: Control,
     outbox: Outbox,
     works: list[Channel],
 ) -> None:
@@ -208,21 +209,16 @@ def _publish(leader: Leader, outbox: Outbox) -> None:
         time.sleep(PUBLISH_INTERVAL)
 
 
-def _serve(leader: Leader, control: Channel, outbox: Outbox) -> None:
-    decoder = msgspec.msgpack.Decoder(ToRank)
-    try:
-        while True:
-            message = decoder.decode(control.receive())
-            if isinstance(message, Submit):
-                leader.submit(message.request)
-            elif isinstance(message, Abort):
-                leader.abort(message.id, message.room, message.by)
-            elif isinstance(message, Admin):
-                _administer(leader, message, outbox)
-            elif isinstance(message, Stop):
-                break
-    except (OSError, msgspec.MsgspecError):
-        pass  # the parent is gone, and the kernel ends this process with it
+def _serve(leader: Leader, control: Control, outbox: Outbox) -> None:
+    while (message := control.receive()) is not None:
+        if isinstance(message, Submit):
+            leader.submit(message.request)
+        elif isinstance(message, Abort):
+            leader.abort(message.id, message.room, message.by)
+        elif isinstance(message, Admin):
+            _administer(leader, message, outbox)
+        elif isinstance(message, Stop):
+            break
     leader.stop()
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from engine.cache.pages import PageAllocator
 from engine.core.errors import RequestError
-from engine.core.types import FirstToken, Request
+from engine.core.types import FirstToken, Request, Sampled
 from engine.group.counters import Counters
 from engine.group.messages import Out
 from engine.schedule.legs import Prealloc
@@ -25,6 +25,7 @@ class Rooms(Protocol):
     def open(self, room: int, rid: str) -> object: ...
     def chunk(self, room: int, pages: Sequence[int], complete: int) -> object: ...
     def computed(self, room: int, tokens: int, pages: Sequence[int], first: FirstToken) -> object: ...
+    def give_up(self, room: int) -> bool: ...
     def request(self, room: int, rid: str, address: str) -> object: ...
     def grant(self, room: int, pages: Sequence[int], tokens: int) -> object: ...
     def abort(self, room: int, by: str) -> object: ...
@@ -190,7 +191,7 @@ class Lifecycle:
             return
         seq.computed = len(seq.request.prompt)
         self.scheduler.resume(seq, self._clock())
-        self.take_token(seq, first.token)
+        self.take_token(seq, first)
 
     def room_quiet(self, rid: str) -> None:
         """No write of that room can land any more."""
@@ -207,9 +208,19 @@ class Lifecycle:
             tokens = len(seq.request.prompt)
             self._rooms.grant(room, pages[: self.scheduler.pages_for(tokens)], tokens)
 
+    def room_wanted(self, rid: str) -> None:
+        """Decode has pages for this leg: it is computed before those that nobody asked for."""
+        seq = self.sequences.get(rid)
+        if seq is not None:
+            seq.wanted = True
+
+    def give_up(self, seq: Seq) -> bool:
+        """Whether a prefill leg's pages may go: nobody has asked for them."""
+        return seq.request.room is None or self._rooms.give_up(seq.request.room)
+
     # steps ------------------------------------------------------------------------------------------
 
-    def commit(self, plan: Plan, tokens: list[int]) -> None:
+    def commit(self, plan: Plan, tokens: list[Sampled]) -> None:
         """Account for a step that ran: KV progress of prefill legs, and one new token where due."""
         self.counters.tokens_prefilled += sum(len(s.tokens) for s in plan.batch.slices if len(s.tokens) > 1)
         # A sequence that ended while the step ran is gone from the table; its token is nobody's.
@@ -223,21 +234,21 @@ class Lifecycle:
             elif seq.id in due:
                 self.take_token(seq, due[seq.id])
 
-    def _hand_over(self, seq: Seq, token: int | None) -> None:
+    def _hand_over(self, seq: Seq, first: FirstToken | None) -> None:
         room, pages = seq.request.room, self.pages.pages(seq.id)
         if room is None:
             return
-        if token is None:
+        if first is None:
             self._rooms.chunk(room, list(pages), seq.computed // self.scheduler.limits.page_size)
             return
         self.counters.tokens_generated += 1
-        seq.output.append(token)
-        self.scheduler.drop(seq)
-        seq.move("inflight", self._clock())
-        self._rooms.computed(room, len(seq.request.prompt), list(pages), FirstToken(token))
+        seq.output.append(first.token)
+        self.scheduler.to_inflight(seq, self._clock())
+        self._rooms.computed(room, len(seq.request.prompt), list(pages), first)
 
-    def take_token(self, seq: Seq, token: int) -> None:
+    def take_token(self, seq: Seq, sampled: Sampled) -> None:
         """Append a generated token, tell the caller, and end the request where it is complete."""
+        token = sampled.token
         seq.output.append(token)
         self.counters.tokens_generated += 1
         sampling = seq.request.sampling
@@ -246,7 +257,8 @@ class Lifecycle:
             finish = "stop"
         elif len(seq.output) >= sampling.max_tokens or not self._can_grow(seq):
             finish = "length"
-        self._emit(Out(id=seq.request.id, tokens=[token], finish=finish))
+        logprobs = [] if sampled.logprob is None else [sampled.logprob]
+        self._emit(Out(id=seq.request.id, tokens=[token], finish=finish, logprobs=logprobs))
         if finish is not None:
             self._end(seq, "done", "", self._clock())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from engine.core.types import Batch, Request, Role
+from engine.core.types import Batch, Logprob, Request, Role
 from engine.transfer.commands import AgentInfo, Command, Report
 
 
@@ -70,7 +70,11 @@ class Stop(msgspec.Struct, tag="stop", frozen=True):
     """Let go of everything and exit 0."""
 
 
-ToRank = Start | Submit | Abort | Admin | Stop
+class ParentBeat(msgspec.Struct, tag="parent_beat", frozen=True):
+    """Sent about twice a second by the parent's event loop to every rank."""
+
+
+ToRank = Start | Submit | Abort | Admin | Stop | ParentBeat
 
 
 # rank → parent -----------------------------------------------------------------------------------------
@@ -106,10 +110,14 @@ class RankBeat(msgspec.Struct, tag="rank_beat", frozen=True):
 
 
 class Out(msgspec.Struct, tag="out", frozen=True, kw_only=True):
-    """Tokens or the end of one request. `code` set means it failed."""
+    """Tokens or the end of one request. `code` set means it failed.
+
+    `logprobs` has one entry a token where the request asks for them, else none.
+    """
 
     id: str
     tokens: list[int] = []
+    logprobs: list[Logprob] = []
     finish: str | None = None
     code: str | None = None
     message: str = ""

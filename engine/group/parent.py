@@ -86,6 +86,13 @@ def end(ranks: list[Rank], folder: Path, patience: float) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def ask_where(ranks: list[Rank]) -> None:
+    """Each rank writes to its log where every thread of it stands."""
+    for r in ranks:
+        if r.process.poll() is None:
+            r.process.send_signal(signal.SIGUSR1)
+
+
 def kill(ranks: list[Rank]) -> None:
     """SIGKILL at once: a rank that outlives its leader could still write into a peer's pages."""
     for r in ranks:

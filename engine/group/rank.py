@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-import time
 from pathlib import Path
 
 import msgspec
@@ -18,14 +18,14 @@ import msgspec
 from engine.core.errors import EngineError, Exit, RankLost
 from engine.core.framing import Channel
 from engine.core.settings import Settings
+from engine.group.control import Control, beat
 from engine.group.leader_rank import run_leader
-from engine.group.messages import EngineConfig, Fatal, RankBeat, Start, ToRank
+from engine.group.messages import EngineConfig, Fatal, Start, ToRank
 from engine.group.outbox import Outbox
 from engine.group.worker import run_worker
 from engine.parallel.comm import Comm
 from engine.runner import ModelRunner
 
-BEAT_INTERVAL = 0.5
 PR_SET_PDEATHSIG = 1
 
 
@@ -34,13 +34,6 @@ def die_with_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         sys.exit(Exit.RANK_DIED)
-
-
-def beat(outbox: Outbox, rank: int) -> None:
-    """A thread that says this process is scheduled at all; a stopped process falls silent."""
-    while True:
-        outbox.put(RankBeat(rank, os.getpid()))
-        time.sleep(BEAT_INTERVAL)
 
 
 def load(config: EngineConfig, rank: int) -> ModelRunner:
@@ -71,16 +64,19 @@ def run_rank(argv: list[str]) -> int:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    control = Channel(socket.socket(fileno=args.control))
+    faulthandler.register(signal.SIGUSR1)  # a parent that ends a rank without progress asks where it stands
+    channel = Channel(socket.socket(fileno=args.control))
     works = [Channel(socket.socket(fileno=fd)) for fd in args.work]
-    start = msgspec.msgpack.decode(control.receive(), type=ToRank)
+    start = msgspec.msgpack.decode(channel.receive(), type=ToRank)
     if not isinstance(start, Start):
         raise ConnectionError("the parent's first message is not a start")
-    outbox = Outbox(control, "parent", lambda why: os._exit(Exit.RANK_DIED))
-    threading.Thread(target=beat, args=(outbox, start.rank), name="beat", daemon=True).start()
+    control = Control(channel)
+    outbox = Outbox(channel, "parent", lambda why: os._exit(Exit.RANK_DIED))
     fatal: Fatal | None = None
     try:
         settings = Settings.from_env(os.environ)
+        beating = (outbox, start.rank, control, settings["rank"])
+        threading.Thread(target=beat, args=beating, name="beat", daemon=True).start()
         runner = load(start.config, start.rank)
         if start.rank == 0:
             run_leader(start.config, settings, runner, control, outbox, works)

@@ -50,3 +50,6 @@ async def until_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> bool:
         return True
     finally:
         await cancel(task, watch)
+        # A failed task holds its error, whose traceback holds this frame and all the request was made of:
+        # without this the body of every refused request stays until a full garbage collection.
+        del task, watch

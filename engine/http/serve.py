@@ -13,6 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from engine.core.errors import EngineError, Exit
+from engine.http.bounded import BoundedProtocol, raise_limit
 
 # Longer than any client of ours keeps an idle connection (httpx: 20 s), so that the client closes first
 # and never sends a request into a connection that is being closed.
@@ -87,12 +88,13 @@ async def serve(
         access_log=False,
         lifespan="on",
         loop="none",
-        http="h11",
+        http=BoundedProtocol,
         ws="none",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, math.ceil(grace)),
     )
+    raise_limit()
     server = _Server(config)
     listener = sock if sock is not None else listen(host, port)
     running = asyncio.create_task(server.serve(sockets=[listener]))

@@ -149,5 +149,6 @@ def run_router(argv: Sequence[str]) -> int:
     """Run the router until SIGTERM or SIGINT; ConfigError or PortInUse when it cannot start."""
     config = parse_args(argv)
     settings = Settings.from_env(os.environ)
+    settings.check_order("router")
     asyncio.run(_serve(config, settings, token_from(os.environ, FLEET_TOKEN_FILE)))
     return 0

@@ -23,7 +23,7 @@ from engine.router.dispatch import Dispatcher
 from engine.router.health import Health, engine_document
 from engine.router.hold import Admission
 from engine.router.ledger import Ledger
-from engine.router.legs import LIMITS, TIMEOUT, Legs, Refused
+from engine.router.legs import LIMITS, SOCKET_OPTIONS, TIMEOUT, Legs, Refused
 from engine.router.overdue import overdue
 from engine.router.pairs import Pairs
 
@@ -55,14 +55,17 @@ class Router:
         self.admission = Admission(self.ledger, self.pairs, settings, _clock)
         self.address = f"{config.host}:{config.port}"
         # Proxy variables of the environment are for the outside, engines are inside.
-        self._http = httpx.AsyncClient(timeout=TIMEOUT, limits=LIMITS, trust_env=False)
+        alive = httpx.AsyncHTTPTransport(limits=LIMITS, trust_env=False, socket_options=SOCKET_OPTIONS)
+        self._http = httpx.AsyncClient(timeout=TIMEOUT, transport=alive, trust_env=False)
         self._polls = httpx.AsyncClient(timeout=TIMEOUT, limits=LIMITS, trust_env=False)
         self.health = Health(self._polls, list(config.engines), self.ledger, _clock, self.admission.changed)
         legs = Legs(self._http, self.ledger, _clock)
-        self.dispatcher = Dispatcher(self.ledger, self.admission, legs, _clock, self._suspect)
+        self.dispatcher = Dispatcher(
+            self.ledger, self.admission, self.pairs, legs, settings, _clock, self._suspect
+        )
 
     def _suspect(self, refused: Refused) -> None:
-        self.health.mark(refused.engine, f"refused a connection: {refused}")
+        self.health.mark(refused.engine, f"refused a connection: {refused.message}")
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

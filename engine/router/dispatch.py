@@ -1,4 +1,4 @@
-"""One request through the router: admission, both legs at once, one end."""
+"""One request through the router: admission, both legs at once, again where an engine was lost, one end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from starlette.types import Receive
 
 from engine.core.errors import EngineError, RequestError
 from engine.core.ids import new_room
+from engine.core.settings import Settings
 from engine.http.gone import Stalled, cancel, disconnected
 from engine.router.call import Call
 from engine.router.hold import Admission
 from engine.router.ledger import End, Entry, Ledger
 from engine.router.legs import Leg, Legs, Refused
 from engine.router.outgoing import Outgoing
-from engine.router.pairs import Pair
+from engine.router.pairs import Pair, Pairs
+from engine.router.tries import Tries
 
 log = logging.getLogger(__name__)
 # Decode can be through before the prefill's receipt is; after this the receipt is of no use to anyone.
@@ -48,13 +50,17 @@ class Dispatcher:
         self,
         ledger: Ledger,
         admission: Admission,
+        pairs: Pairs,
         legs: Legs,
+        settings: Settings,
         clock: Callable[[], float],
         suspect: Callable[[Refused], None],
     ) -> None:
         self._ledger = ledger
         self._admission = admission
+        self._pairs = pairs
         self._legs = legs
+        self._settings = settings
         self._clock = clock
         self._suspect = suspect
         self.flights: dict[str, Flight] = {}
@@ -86,8 +92,7 @@ class Dispatcher:
         if work.cancelled() and error is None:
             self._end(entry, "aborted", "client")
         elif error is None:
-            code = out.failed_inside
-            self._end(entry, "done" if code is None else "aborted" if code == "aborted" else "failed", code)
+            self._end(entry, "done", None)
         elif isinstance(error, Stalled):
             self._end(entry, "aborted", "client_stalled")
         else:
@@ -103,36 +108,59 @@ class Dispatcher:
         self._ledger.end(entry, how, code, self._clock(), time.time())
 
     async def _work(self, flight: Flight, out: Outgoing) -> None:
-        refused = 0
+        entry, tries = flight.entry, Tries(round(self._settings["router_tries"]))
         while True:
-            pair = await self._admission.pair(flight.entry)
             try:
-                await self._both(flight, pair, out)
+                pair = await self._admission.pair(entry, tries.failed, out.started)
+            except RequestError as e:
+                raise tries.explained(e) from None
+            has = len(out.stream.tokens)
+            try:
+                await self._both(flight, pair, out, tries.limit > 1)
                 return
-            except Refused as e:
-                self._suspect(e)
-                refused += 1
-                if refused > 1 or out.started:
-                    message = f"No connection to {e.engine.instance}, nor to the engine tried before."
-                    raise RequestError("engine_unreachable", message, 502, "Try again later.") from None
+            except RequestError as e:
+                error = self._failed(e, pair, tries, out, len(out.stream.tokens) > has)
+            if error is not None:
+                raise error
+            log.info("request %s goes on after %d tokens: %s", entry.id, len(out.stream.tokens), tries)
+            out.stream.begin()
+            self._ledger.again(entry, self._clock())
 
-    async def _both(self, flight: Flight, pair: Pair, out: Outgoing) -> None:
-        """Both legs at once; the first that fails ends the other and is the one that is raised."""
+    def _failed(
+        self, error: RequestError, pair: Pair, tries: Tries, out: Outgoing, progress: bool
+    ) -> RequestError | None:
+        """None for another try, else the error to end with."""
+        if isinstance(error, Refused):
+            self._suspect(error)
+        if out.finished or (out.started and not out.stream.resumable):
+            return error
+        return tries.again(pair, error, self._pairs, self._clock(), progress)
+
+    async def _both(self, flight: Flight, pair: Pair, out: Outgoing, resumable: bool) -> None:
+        """Both legs at once; the first that fails ends the other and is the one that is raised.
+
+        Once decode answers it has the KV, and what becomes of prefill is nothing to this request any more.
+        """
         entry, call, room = flight.entry, flight.call, new_room()
         host, port = pair.prefill.bootstrap or ("", 0)
-        content, headers = call.leg_body(host, port, room), call.leg_headers(entry.id)
+        so_far = call.resumable(entry.id, out.stream.tokens) if resumable and call.stream else None
+        content, headers = call.leg_body(host, port, room, so_far), call.leg_headers(entry.id)
         self._ledger.dispatch(entry, room, pair.prefill.instance, pair.decode.instance, self._clock())
         to_prefill = Leg("prefill", pair.prefill, call.path, content, headers)
         to_decode = Leg("decode", pair.decode, call.path, content, headers)
         prefill = asyncio.create_task(self._legs.prefill(entry, to_prefill))
         decode = asyncio.create_task(self._legs.decode(entry, to_decode, out))
+        running = {prefill, decode}
         try:
             while not decode.done():
-                running = {t for t in (prefill, decode) if not t.done()}
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in (prefill, decode):
-                    if task.done():
-                        task.result()
+                if prefill in running and prefill.done():
+                    running.discard(prefill)
+                    if entry.stage != "streaming":
+                        prefill.result()
+            decode.result()
             await asyncio.wait({prefill}, timeout=_RECEIPT_WAIT)
         finally:
             await cancel(prefill, decode)
+            running.clear()
+            del prefill, decode  # a failed one's traceback holds this frame, and with it the bodies

@@ -25,6 +25,7 @@ def _request(entry: Entry, now: float) -> dict[str, Any]:
         "stream": entry.stream,
         "model": entry.model,
         "tokens_out": entry.tokens_out,
+        "attempts": entry.attempts,
         "legs": {"prefill": _leg(entry, "prefill", now), "decode": _leg(entry, "decode", now)},
     }
 

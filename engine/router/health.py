@@ -64,9 +64,12 @@ class Health:
     async def _watch(self, engine: Engine) -> None:
         silent = 0
         while True:
+            asked_at = self._clock()
             try:
                 async with asyncio.timeout(_DEADLINE):
-                    self._note(engine, *await self._poll(engine))
+                    answer = await self._poll(engine)
+                engine.asked_at = asked_at
+                self._note(engine, *answer)
                 silent = 0
             except TimeoutError:
                 silent += 1

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.core.errors import RequestError
 from engine.core.settings import Settings
 from engine.router.ledger import Entry, Ledger
-from engine.router.pairs import Pair, Pairs
+from engine.router.pairs import Failed, Pair, Pairs
 
-# A restarting engine is back within this or an operator is at work and uses a hold.
+# A restarting engine is back within this or an operator is at work and uses a hold. A client that has a
+# part of its answer already is kept for as long as a held one.
 _PAIR_WAIT = 10.0
+# How often one that failed before looks whether its engines have answered a poll since.
+_LOOK = 0.1
 
 
 class Admission:
@@ -47,8 +50,12 @@ class Admission:
         """Seconds a request may be held."""
         return self._settings["router_hold"] if self._limit is None else self._limit
 
-    async def pair(self, entry: Entry) -> Pair:
-        """Wait for open admissions and a usable pair; RequestError 503 held_too_long or no_pair."""
+    async def pair(self, entry: Entry, failed: Sequence[Failed] = (), begun: bool = False) -> Pair:
+        """Wait for open admissions and a usable pair; RequestError 503 held_too_long or no_pair.
+
+        `failed` pairs are taken again only where there is no other; `begun`: the client has a part.
+        """
+        patience = self._settings["router_hold"] if begun else min(_PAIR_WAIT, self._settings["router_hold"])
         held = 0.0  # seconds spent held, before the present hold
         pairless_since: float | None = None
         while True:
@@ -63,14 +70,14 @@ class Admission:
                 if entry.stage == "held":
                     held += now - entry.stage_at
                     self._ledger.release(entry, now)
-                pair = self._pairs.pick()
+                pair = self._pairs.pick(failed)
                 if pair is not None:
                     return pair
                 pairless_since = now if pairless_since is None else pairless_since
-                remaining = min(_PAIR_WAIT, self._settings["router_hold"]) - (now - pairless_since)
+                remaining = patience - (now - pairless_since)
                 if remaining <= 0:
                     raise self._no_pair()
-            await self._wait(remaining)
+            await self._wait(min(remaining, _LOOK) if failed else remaining)
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -28,7 +28,7 @@ class Leg:
 
 @dataclass
 class Entry:
-    """One request. Times are seconds of the caller's monotonic clock."""
+    """One request. Times are seconds of the caller's monotonic clock; `attempts` counts its dispatches."""
 
     id: str
     stream: bool
@@ -39,6 +39,7 @@ class Entry:
     active_at: float = 0.0  # when either leg last showed a sign of life
     room: int | None = None
     tokens_out: int = 0
+    attempts: int = 0
     legs: dict[Side, Leg] = field(default_factory=dict)
     ended: End | None = None
 
@@ -64,6 +65,7 @@ class Ledger:
         self.aborted = 0
         self.failed: Counter[str] = Counter()
         self.retries = 0
+        self.resumed = 0
         self.held_total = 0
 
     def admit(self, id: str, stream: bool, model: str, now: float) -> Entry:
@@ -92,13 +94,22 @@ class Ledger:
             self._move(entry, "admitted", now)
 
     def dispatch(self, entry: Entry, room: int, prefill: str, decode: str, now: float) -> None:
-        """Both legs go out. A second time counts as a retry."""
+        """Both legs go out; a retry if not for the first time, a resumed stream if the client has a part."""
         if entry.ended is not None:
             return
-        self.retries += bool(entry.legs)
+        self.retries += entry.attempts > 0
+        self.resumed += entry.attempts > 0 and entry.tokens_out > 0
+        entry.attempts += 1
         entry.room = room
         entry.legs = {"prefill": Leg(prefill, now), "decode": Leg(decode, now)}
         self._move(entry, "dispatched", now)
+
+    def again(self, entry: Entry, now: float) -> None:
+        """Its legs are over and it is not: it waits for another pair, and no engine has it."""
+        if entry.ended is None:
+            entry.room = None
+            entry.legs = {}
+            self._move(entry, "admitted", now)
 
     def streaming(self, entry: Entry, now: float) -> None:
         """The decode leg answered."""
@@ -152,5 +163,6 @@ class Ledger:
             "requests_aborted": self.aborted,
             "requests_failed": dict(self.failed),
             "retries": self.retries,
+            "resumed": self.resumed,
             "held_total": self.held_total,
         }

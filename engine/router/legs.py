@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,11 +27,21 @@ LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=256, keepa
 _QUOTED = 300
 
 
-class Refused(Exception):
+# A host that vanished closes no connection; the kernel asks after 5 s of silence and gives up after 6 more.
+SOCKET_OPTIONS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+
+
+class Refused(RequestError):
     """No connection to this engine, so it has seen nothing of the request."""
 
     def __init__(self, engine: Engine, why: str) -> None:
-        super().__init__(f"{engine.instance} at {engine.url}: {why}")
+        message = f"No connection to {engine.instance} at {engine.url}: {why.rstrip('.')}."
+        super().__init__("engine_unreachable", message, 502, "Try again later.")
         self.engine = engine
 
 
@@ -68,11 +79,11 @@ class Legs:
         self._clock = clock
 
     async def prefill(self, entry: Entry, leg: Leg) -> None:
-        """Run the prefill leg to its end; its body is a receipt and is dropped. RequestError, Refused."""
+        """Run the prefill leg to its end; its body is a receipt and is dropped. RequestError."""
         await self._tracked(entry, leg, self._prefill(leg))
 
     async def decode(self, entry: Entry, leg: Leg, out: Outgoing) -> None:
-        """Run the decode leg and give its answer to the client. RequestError, Refused."""
+        """Run the decode leg and give its answer to the client. RequestError."""
         await self._tracked(entry, leg, self._decode(entry, leg, out))
 
     async def _tracked(self, entry: Entry, leg: Leg, work: Any) -> None:
@@ -115,11 +126,20 @@ class Legs:
             content_type = response.headers.get("content-type", "application/json")
             if content_type.startswith("text/event-stream"):
                 await out.start(response.status_code, content_type)
-                async for data in response.aiter_raw():
-                    self._ledger.tokens(entry, await out.chunk(data), self._clock())
+                await self._stream(entry, response, out)
+            elif out.started:
+                message = f"{leg.engine.instance} answered with {content_type} where a stream goes on."
+                raise RequestError("engine_failed", message, 502)
             else:
                 body = await response.aread()
                 await out.start(response.status_code, content_type, len(body))
                 await out.end(body)
-                return
-        await out.end()
+
+    async def _stream(self, entry: Entry, response: httpx.Response, out: Outgoing) -> None:
+        try:
+            async for data in response.aiter_raw():
+                self._ledger.tokens(entry, await out.chunk(data), self._clock())
+        except httpx.HTTPError:
+            if not out.stream.complete:
+                raise
+        await out.end(out.stream.rest())

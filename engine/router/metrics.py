@@ -32,7 +32,8 @@ def _requests(router: Router, now: float) -> Iterator[Metric]:
     for code, count in ledger.failed.items():
         ended.add_metric(["failed", code], count)
     yield ended
-    yield CounterMetricFamily("pd_router_retries", "Second tries after a refusal.", value=ledger.retries)
+    yield CounterMetricFamily("pd_router_retries", "Tries after the first one.", value=ledger.retries)
+    yield CounterMetricFamily("pd_router_resumed", "Streams that went on elsewhere.", value=ledger.resumed)
     yield CounterMetricFamily("pd_router_held", "Requests that were held.", value=ledger.held_total)
 
 

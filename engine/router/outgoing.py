@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import re
-
 from starlette.types import Receive, Scope, Send
 
 from engine.core.errors import EngineError
-from engine.http.errors import ERROR_MARK, error_event, error_response
+from engine.http.errors import error_event, error_response
 from engine.http.gone import send_patiently
 from engine.http.ids import HEADER
-
-_CODE = re.compile(rb'"code":\s*"([^"]+)"')
+from engine.router.stream import Stream
 
 
 class Outgoing:
-    """`failed_inside` is the code of an error event that passed by inside a stream."""
+    """One answer, whichever engines give it. `stream` is what the client has, where it is a stream."""
 
     def __init__(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
         self.id = id
+        self.stream = Stream()
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._tail = b"\n\n"
         self.started = False
         self.finished = False
-        self.failed_inside: str | None = None
 
     async def start(self, status: int, content_type: str, length: int | None = None) -> None:
+        """The head of the answer; nothing where it was sent already."""
+        if self.started:
+            return
         headers = [
             (b"content-type", content_type.encode("latin-1")),
             (HEADER.lower().encode(), self.id.encode()),
@@ -38,17 +37,21 @@ class Outgoing:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def chunk(self, data: bytes) -> int:
-        """Pass stream bytes on; returns how many events of the answer are in them."""
-        if ERROR_MARK in data:
-            found = _CODE.search(data)
-            self.failed_inside = found[1].decode("ascii", "replace") if found else "engine_failed"
-        self._tail = (self._tail + data)[-2:]
-        await send_patiently(self._send, {"type": "http.response.body", "body": data, "more_body": True})
-        return data.count(b"data: ") - data.count(b"data: [DONE]")
+        """Pass stream bytes on; how many events of the answer that were. RequestError for an error event."""
+        before = self.stream.events
+        passed = self.stream.feed(data)
+        if passed:
+            await self._body(passed, more=True)
+        if self.stream.error is not None:
+            raise self.stream.error
+        return self.stream.events - before
 
     async def end(self, data: bytes = b"") -> None:
         self.finished = True
-        await send_patiently(self._send, {"type": "http.response.body", "body": data, "more_body": False})
+        await self._body(data, more=False)
+
+    async def _body(self, data: bytes, more: bool) -> None:
+        await send_patiently(self._send, {"type": "http.response.body", "body": data, "more_body": more})
 
     async def error(self, error: EngineError) -> None:
         """Say that the request failed: a status and a body, an event in a stream, nothing after the end."""
@@ -56,5 +59,4 @@ class Outgoing:
             self.started = self.finished = True
             await error_response(error, {HEADER: self.id})(self._scope, self._receive, self._send)
         elif not self.finished:
-            separator = b"" if self._tail == b"\n\n" else b"\n\n"
-            await self.end(separator + error_event(error))
+            await self.end(error_event(error))

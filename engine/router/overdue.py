@@ -8,7 +8,8 @@ from engine.router.ledger import Entry
 
 
 def _legs(entry: Entry) -> str:
-    return ", ".join(f"{side} leg on {leg.engine} {leg.status}" for side, leg in entry.legs.items())
+    legs = [f"{side} leg on {leg.engine} {leg.status}" for side, leg in entry.legs.items()]
+    return ", ".join(legs) or ("it waited for another pair" if entry.attempts else "no leg yet")
 
 
 def overdue(entry: Entry, settings: Settings, now: float) -> RequestError | None:
@@ -22,7 +23,7 @@ def overdue(entry: Entry, settings: Settings, now: float) -> RequestError | None
             return RequestError("held_too_long", f"The request was held until its total of {total:g} s.", 503)
         return RequestError(
             "router_total_timeout",
-            f"The request took over {total:g} s (PD_ROUTER_TOTAL_TIMEOUT): {_legs(entry) or 'no leg yet'}.",
+            f"The request took over {total:g} s (PD_ROUTER_TOTAL_TIMEOUT): {_legs(entry)}.",
             504,
         )
     idle = settings["router_idle"]

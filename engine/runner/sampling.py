@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from engine.core.types import Sampling
+from engine.core.types import Logprob, Sampled, Sampling
 from kernels.ops.sample import greedy, sample_row
 
+# JSON has no infinity: the OpenAI API says this of a token that cannot come.
+_LEAST = -9999.0
 
-def sample(logits: torch.Tensor, params: list[tuple[Sampling, int]]) -> list[int]:
+
+def sample(logits: torch.Tensor, params: list[tuple[Sampling, int]]) -> list[Sampled]:
     """One token per row of float32 logits [rows, vocab].
 
     The int is the position of the token being sampled: a seed gives the same token for the same position
@@ -20,4 +23,13 @@ def sample(logits: torch.Tensor, params: list[tuple[Sampling, int]]) -> list[int
     for row, (p, position) in enumerate(params):
         if p.temperature > 0:
             tokens[row] = sample_row(logits[row], p.temperature, p.top_k, p.top_p, p.seed, position)
-    return tokens
+    wanted = [p.logprobs for p, _ in params]
+    return [Sampled(t, _logprob(row, t, n)) for row, t, n in zip(logits, tokens, wanted, strict=True)]
+
+
+def _logprob(logits: torch.Tensor, token: int, count: int | None) -> Logprob | None:
+    if count is None:
+        return None
+    found = torch.log_softmax(logits.float(), -1).clamp_(min=_LEAST)
+    values, tokens = found.topk(min(count, found.shape[0]))
+    return Logprob(float(found[token]), list(zip(tokens.tolist(), values.tolist(), strict=True)))

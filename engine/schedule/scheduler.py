@@ -3,20 +3,31 @@
 A step takes one token of every running sequence first (decode is what a client feels), then fills the
 token budget with chunks of prompts in order of arrival. When a running sequence needs a page and none is
 free, the youngest running one is sent back to the waiting queue and recomputed later.
+
+Prefill legs that decode wants (it has their pages) come first: they are sure to leave. The others are
+computed ahead, within a bound, and give their pages up when a wanted leg lacks them: decode may want legs
+in another order than they came here, and two sides that each wait for the other's next would wait for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.cache.pages import PageAllocator
 from engine.core.types import Batch, Slice
 from engine.schedule.sequence import Sequence
 
+# Legs that decode has not asked for hold at most this share of the pool (one leg may always be computed).
+AHEAD_SHARE = 0.5
+
 
 @dataclass(frozen=True)
 class Limits:
-    """`token_budget` tokens a step; `max_running` sequences in batches at once; `page_size` tokens."""
+    """`token_budget` tokens a step; `max_running` sequences in batches at once; `page_size` tokens.
+
+    At most `max_running` prefill legs are computed ahead of decode, or wait computed for it.
+    """
 
     token_budget: int
     max_running: int
@@ -32,14 +43,25 @@ class Plan:
 
 
 class Scheduler:
-    """Owns the order of sequences; the allocator owns the pages. One thread."""
+    """Owns the order of sequences; the allocator owns the pages. One thread.
 
-    def __init__(self, limits: Limits, pages: PageAllocator) -> None:
+    `give_up` tells the transfer layer that a leg's pages are about to go; False when decode has asked for
+    them meanwhile.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        pages: PageAllocator,
+        give_up: Callable[[Sequence], bool] = lambda seq: not seq.wanted,
+    ) -> None:
         self.limits = limits
         self.pages = pages
         self.waiting: list[Sequence] = []
         self.active: list[Sequence] = []
+        self.inflight: list[Sequence] = []
         self.preemptions = 0
+        self._give_up = give_up
         self._step = 0
 
     def add(self, seq: Sequence) -> None:
@@ -51,14 +73,25 @@ class Scheduler:
         seq.move("ready", now)
         self.active.append(seq)
 
+    def to_inflight(self, seq: Sequence, now: float) -> None:
+        """A prefill leg is computed: it holds its pages until its KV was handed over."""
+        self.active.remove(seq)
+        self.inflight.append(seq)
+        seq.move("inflight", now)
+
     def drop(self, seq: Sequence) -> None:
         """Forget a sequence wherever it stands; its pages are the caller's to give back."""
-        for queue in (self.waiting, self.active):
+        for queue in (self.waiting, self.active, self.inflight):
             if seq in queue:
                 queue.remove(seq)
 
     def slot_free(self) -> bool:
         return len(self.active) < self.limits.max_running
+
+    @property
+    def runnable(self) -> bool:
+        """Whether a sequence is in a batch and waits for nothing but its turn."""
+        return any(seq.waiting_on != "pages" for seq in self.active)
 
     def pages_for(self, tokens: int) -> int:
         return -(-tokens // self.limits.page_size)
@@ -68,7 +101,7 @@ class Scheduler:
         self._admit(now)
         budget = self.limits.token_budget
         chosen: list[tuple[Sequence, list[int]]] = []
-        for seq in sorted(self.active, key=lambda s: (s.left > 1, s.arrived)):
+        for seq in sorted(self.active, key=lambda s: (s.left > 1, s.ahead, s.arrived)):
             if budget <= 0:
                 break
             if seq not in self.active:
@@ -100,23 +133,64 @@ class Scheduler:
         return due
 
     def _admit(self, now: float) -> None:
-        """Waiting sequences become active in order of arrival while slots and first pages last."""
-        for seq in list(self.waiting):
-            if seq.holding:
-                continue
-            if not self.slot_free():
-                seq.waiting_on = "slot"
-                return
-            # A prefill leg cannot be preempted, so it takes all its pages at once: two legs that each
-            # hold half of the pool would wait for one another for ever.
-            whole = seq.stop_after_prefill
-            need = self.pages_for(seq.length if whole else min(seq.length, self.limits.token_budget))
-            if self.pages.free < need or (whole and self.pages.take(seq.id, need) is None):
-                seq.waiting_on = "pages"
-                return
-            self.waiting.remove(seq)
-            self.active.append(seq)
-            seq.move("prefilling", now)
+        """Waiting sequences become active while slots and first pages last: wanted ones, then by arrival."""
+        short = full = False
+        for seq in sorted((s for s in self.waiting if not s.holding), key=lambda s: s.ahead):
+            if seq.ahead and (full or not self._may_run_ahead(seq)):
+                seq.waiting_on = "decode"
+                full = full or not seq.preempted  # a smaller one that came later does not pass it by
+            elif not short:
+                short = not self._enter(seq, now)
+            elif seq.waiting_on == "decode":
+                seq.waiting_on = None
+
+    def _enter(self, seq: Sequence, now: float) -> bool:
+        """Give a waiting sequence a slot and pages, if there are any for it."""
+        if not self.slot_free() and not (seq.wanted and self._reclaim(0, self.active, now)):
+            seq.waiting_on = "slot"
+            return False
+        # A prefill leg takes all its pages at once: two legs that each hold half of the pool would wait
+        # for one another for ever.
+        whole = seq.stop_after_prefill
+        need = self.pages_for(seq.length if whole else min(seq.length, self.limits.token_budget))
+        if self.pages.free < need and not (seq.wanted and self._reclaim(need, self._holders(), now)):
+            seq.waiting_on = "pages"
+            return False
+        if whole:
+            self.pages.take(seq.id, need)
+        self.waiting.remove(seq)
+        self.active.append(seq)
+        seq.move("prefilling", now)
+        return True
+
+    def _holders(self) -> list[Sequence]:
+        return [*self.active, *self.inflight]
+
+    def _may_run_ahead(self, seq: Sequence) -> bool:
+        """Whether a leg may be computed before decode asks for it; once given up, it waits to be asked."""
+        ahead = [s for s in self._holders() if s.ahead]
+        if not ahead or seq.preempted:
+            return not seq.preempted
+        held = sum(len(self.pages.pages(s.id)) for s in ahead) + self.pages_for(seq.length)
+        return len(ahead) < self.limits.max_running and held <= self.pages.total * AHEAD_SHARE
+
+    def _reclaim(self, need: int, among: list[Sequence], now: float) -> bool:
+        """Take the pages of legs that nobody wants, the youngest first, until `need` are free.
+
+        Nothing is taken when that could not be enough; `need` 0 takes one leg, for its slot.
+        """
+        ahead = sorted((s for s in among if s.ahead), key=lambda s: s.arrived)
+        if not ahead or self.pages.free + sum(len(self.pages.pages(s.id)) for s in ahead) < need:
+            return False
+        taken = False
+        while ahead and not (taken and self.pages.free >= need):
+            victim = ahead.pop()
+            if self._give_up(victim):
+                self._send_back(victim, now, "decode")
+                taken = True
+            else:
+                victim.wanted = True
+        return taken and self.pages.free >= need
 
     def _grow(self, seq: Sequence, tokens: int, now: float) -> bool:
         """Make room for `tokens` tokens of `seq`, preempting younger sequences if it must."""
@@ -126,7 +200,7 @@ class Scheduler:
             if victim is None:
                 seq.waiting_on = "pages"
                 return False
-            self._preempt(victim, now)
+            self._send_back(victim, now, "pages")
         return True
 
     def _youngest(self, seq: Sequence) -> Sequence | None:
@@ -135,11 +209,14 @@ class Scheduler:
         ]
         return max(younger, key=lambda s: s.arrived, default=None)
 
-    def _preempt(self, victim: Sequence, now: float) -> None:
+    def _send_back(self, victim: Sequence, now: float, waiting_on: str) -> None:
+        """To the head of the waiting queue without pages, to be computed again."""
+        self.drop(victim)
         self.pages.give_back(victim.id)
         victim.computed = 0
         victim.preempted += 1
         self.preemptions += 1
-        self.active.remove(victim)
+        if victim.stop_after_prefill:
+            victim.output.clear()
         self.waiting.insert(0, victim)
-        victim.move("waiting", now, "pages")
+        victim.move("waiting", now, waiting_on)

@@ -11,7 +11,8 @@ from engine.core.types import Request, Stage
 class Sequence:
     """`computed` counts tokens whose KV is in the pool; `output` are generated tokens.
 
-    `stop_after_prefill` marks a prefill leg (ends in the inflight queue after one token), and
+    `stop_after_prefill` marks a prefill leg (ends in the inflight queue after one token), `wanted` one
+    whose decode has said where its KV goes, and
     `holding` keeps a decode leg out of batches until its KV has arrived. `key` is its name inside the
     engine where the request's id is still the owner of quarantined pages.
     """
@@ -19,6 +20,7 @@ class Sequence:
     request: Request
     arrived: float
     stop_after_prefill: bool = False
+    wanted: bool = False
     holding: bool = False
     stage: Stage = "waiting"
     since: float = 0.0
@@ -31,6 +33,11 @@ class Sequence:
     @property
     def id(self) -> str:
         return self.key or self.request.id
+
+    @property
+    def ahead(self) -> bool:
+        """A prefill leg that is computed ahead of what decode has asked for."""
+        return self.stop_after_prefill and not self.wanted
 
     @property
     def tokens(self) -> list[int]:

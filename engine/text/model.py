@@ -42,6 +42,9 @@ class TextModel:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None = None) -> None:
         self._tokenizer = tokenizer
         self._template = template
+        # A normalizer may join characters (é from e and an accent), no known one more than four.
+        longest = max(map(len, tokenizer.get_vocab(with_added_tokens=True)), default=1)
+        self._longest = longest * (1 if tokenizer.normalizer is None else 4)
 
     @classmethod
     def load(cls, model_dir: Path) -> TextModel:
@@ -65,6 +68,10 @@ class TextModel:
         """Number of token ids the tokenizer knows; valid ids are below it."""
         return int(self._tokenizer.get_vocab_size(with_added_tokens=True))
 
+    def least_tokens(self, characters: int) -> int:
+        """No text of so many characters has fewer: one far too long is refused without being encoded."""
+        return characters // self._longest
+
     @property
     def has_chat(self) -> bool:
         return self._template is not None
@@ -76,6 +83,12 @@ class TextModel:
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of token ids without special tokens; broken UTF-8 shows as U+FFFD."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def show(self, token: int) -> str:
+        """A token's own text, special tokens and leading spaces included; a part of a character is U+FFFD."""
+        # Some decoders drop the leading space of the first token, so the second one of a pair is looked at.
+        once, twice = (str(self._tokenizer.decode([token] * n, skip_special_tokens=False)) for n in (1, 2))
+        return twice[len(once) :]
 
     def chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None) -> list[int]:
         """Token ids of a conversation; RequestError when the model has no template or it refuses."""

@@ -21,6 +21,7 @@ from engine.transfer import commands as c
 from engine.transfer.edge import NIXL_ERRORS, Edge, Warming, say
 from engine.transfer.layout import page_bytes
 from engine.transfer.posts import Posts
+from engine.transfer.summer import Job, Summer
 
 log = logging.getLogger("pdctl.engine.transfer")
 if "NIXL_LOG_LEVEL" not in os.environ:  # its import sends INFO lines to stdout
@@ -63,7 +64,9 @@ class Agent:
             self._nixl.register_memory(pool)
         self._edges: dict[str, Edge] = {}
         self._warming: dict[str, Warming] = {}
-        self.posts = Posts(self._nixl, rank, report, clock)
+        self._summer = Summer(pool, heads[0])
+        self._checks: deque[tuple[c.Check, Job]] = deque()
+        self.posts = Posts(self._nixl, rank, report, clock, self._summer)
 
     def info(self) -> c.AgentInfo:
         """What the leader puts into Hello."""
@@ -79,7 +82,7 @@ class Agent:
 
     @property
     def busy(self) -> bool:
-        return bool(self._warming) or self.posts.busy
+        return bool(self._warming) or bool(self._checks) or self.posts.busy
 
     @property
     def receives(self) -> bool:
@@ -97,22 +100,39 @@ class Agent:
                 self._post(command)
             case c.Quiesce():
                 self.posts.quiesce(command.room)
+            case c.Check():
+                if command.flip is not None:
+                    self._summer.flip(command.flip)
+                self._checks.append((command, Job(command.pages, 0, command.tokens)))
 
     def turn(self) -> bool:
         """One round: poll, post one slice, check open handles. True when something moved."""
         self._nixl.get_new_notifs()
         moved = self.posts.turn()
+        moved = self._check_pages() or moved
         return self._check_warming() or moved
 
     def _add_peer(self, command: c.AddPeer) -> None:
         self._drop_edge(command.peer)
         try:
-            edge = Edge.create(self._nixl, command, self._heads, self._shape, self._pool)
+            edge = Edge.create(self._nixl, command, self.rank, self._heads, self._shape, self._pool)
             self._edges[command.peer] = edge
             self._warming[command.peer] = Warming.start(edge, command, self._clock())
         except NIXL_ERRORS as error:
             self._drop_edge(command.peer)
             self._report(c.PeerError(self.rank, command.peer, say(error), command.epoch))
+
+    def _check_pages(self) -> bool:
+        """Sum one slice of the oldest Check; its answer once all of it is summed."""
+        if not self._checks:
+            return False
+        check, job = self._checks[0]
+        if not job.done:
+            self._summer.advance(job)
+        if job.done:
+            self._checks.popleft()
+            self._report(c.Checked(rank=self.rank, room=check.room, ticket=check.ticket, sums=job.data))
+        return True
 
     def _check_warming(self) -> bool:
         moved = False
@@ -211,6 +231,7 @@ class AgentThread:
             pass  # not waiting: the loop looks at its commands before it waits again
 
     def _run(self) -> None:
+        torch.set_num_threads(1)  # of this thread: its checksums leave the other cores to the forward
         try:
             agent = self._create()
             self._info = agent.info()

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
+Packed = bytes  # little-endian uint64
+
 
 class AddPeer(msgspec.Struct, tag="add_peer", frozen=True, kw_only=True):
     """Load a peer's agents, prepare descriptor lists and warm the edge; answered by PeerAdded or PeerError.
 
     `metadata[r]` is the NIXL metadata of peer rank r; `bases[r]` its pool's address, `pages` its number
-    of pages, `heads[r]` its half-open KV head range, `devices[r]` its device id (0 on CPU). `write` is
+    of pages, `heads[r]` its half-open KV head range, `devices[r]` its device id (0 on CPU); its pages hold
+    `page_size` tokens (0: as many as here). This engine has `writers` ranks. `write` is
     true on the side that writes (prefill); the other side only lets what was under way settle. `epoch`
     comes back in the answer; `deadline` is the seconds the warm write may take.
     """
@@ -25,6 +28,8 @@ class AddPeer(msgspec.Struct, tag="add_peer", frozen=True, kw_only=True):
     devices: list[int]
     heads: list[tuple[int, int]]
     pages: int
+    page_size: int = 0
+    writers: int = 1
     memory: str = "DRAM"
     write: bool = True
     epoch: int = 0
@@ -40,8 +45,13 @@ class RemovePeer(msgspec.Struct, tag="remove_peer", frozen=True):
 class Post(msgspec.Struct, tag="post", frozen=True, kw_only=True):
     """Write pages of a room: `src[i]` of this rank's pool to page `dst[i]` of the peer, its heads only.
 
+    Both count in units of the smaller page: page p holds units p * n to p * n + n - 1 of the n it is made of.
+
+    `sums` are the pages whose checksums come back with Posted, the room's logical pages from `first` on
+    of a prompt of `tokens` tokens; none when decode did not ask.
+
     Drills, decided by the leader: with `stall` the post is held and never made; `delay` seconds pass
-    before it is made.
+    before it is made; with `fail` it counts as failed once its first slice is out, whose write stays open.
     """
 
     room: int
@@ -49,7 +59,11 @@ class Post(msgspec.Struct, tag="post", frozen=True, kw_only=True):
     peer: str
     src: list[int]
     dst: list[int]
+    sums: list[int] = []
+    first: int = 0
+    tokens: int = 0
     stall: bool = False
+    fail: bool = False
     delay: float = 0.0
 
 
@@ -59,7 +73,20 @@ class Quiesce(msgspec.Struct, tag="quiesce", frozen=True):
     room: int
 
 
-Command = AddPeer | RemovePeer | Post | Quiesce
+class Check(msgspec.Struct, tag="check", frozen=True, kw_only=True):
+    """Sum the pages of a room that were written here, in logical order; answered by Checked.
+
+    Drill, decided by the leader: one bit of local page `flip` is inverted first.
+    """
+
+    room: int
+    ticket: int
+    pages: list[int]
+    tokens: int
+    flip: int | None = None
+
+
+Command = AddPeer | RemovePeer | Post | Quiesce | Check
 
 
 class PeerAdded(msgspec.Struct, tag="peer_added", frozen=True):
@@ -82,13 +109,18 @@ class PeerError(msgspec.Struct, tag="peer_error", frozen=True):
 
 
 class Posted(msgspec.Struct, tag="posted", frozen=True, kw_only=True):
-    """A Post of this rank is complete at the target (or had no heads for this rank: bytes 0)."""
+    """A Post of this rank is complete at the target (or had no heads for this rank: bytes 0).
+
+    `sums` [pages, groups] are those asked for, over this rank's heads and from logical page `first` on.
+    """
 
     rank: int
     room: int
     seq: int
     bytes: int
     seconds: float
+    first: int = 0
+    sums: Packed = b""
 
 
 class PostError(msgspec.Struct, tag="post_error", frozen=True, kw_only=True):
@@ -107,6 +139,15 @@ class Quiet(msgspec.Struct, tag="quiet", frozen=True):
     room: int
 
 
+class Checked(msgspec.Struct, tag="checked", frozen=True, kw_only=True):
+    """Answer to Check: this rank's sums of all its pages, as in Posted."""
+
+    rank: int
+    room: int
+    ticket: int
+    sums: Packed
+
+
 class Beat(msgspec.Struct, tag="beat", frozen=True):
     """The transfer thread of a rank turned; sent about once a second."""
 
@@ -114,7 +155,7 @@ class Beat(msgspec.Struct, tag="beat", frozen=True):
     open_posts: int
 
 
-Report = PeerAdded | PeerRemoved | PeerError | Posted | PostError | Quiet | Beat
+Report = PeerAdded | PeerRemoved | PeerError | Posted | PostError | Quiet | Checked | Beat
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from engine.transfer.messages import Body, Envelope, Frame, ProtocolError, Split
 
 # A stranger may make us buffer this much; an authenticated peer MAX_FRAME.
 STRANGER_FRAME = 1 << 20
+MAX_STRANGERS = 64
 WRITE_LIMIT = 64 << 20
 
 
@@ -69,5 +70,23 @@ class Connection:
         """Close once what was sent has left (a Refuse must arrive)."""
         self._writer.close()
 
+    @property
+    def closing(self) -> bool:
+        return self._writer.is_closing()
+
     def abort(self) -> None:
         self._writer.transport.abort()
+
+
+class Strangers:
+    """The accepted connections that have not said who they are; the oldest gives way to a new one."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Connection] = deque()
+
+    def admit(self, conn: Connection) -> Connection:
+        self._waiting = deque(c for c in self._waiting if c.peer is None and not c.closing)
+        self._waiting.append(conn)
+        if len(self._waiting) > MAX_STRANGERS:
+            self._waiting.popleft().abort()
+        return conn

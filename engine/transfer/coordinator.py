@@ -35,11 +35,13 @@ class _NoLink:
 class _Common(TypedDict):
     """What Sender and Receiver both are given."""
 
+    ranks: Ranks
     link: LinkPort
     deadlines: Deadlines
     sink: Sink
     settings: Settings
     clock: Callable[[], float]
+    faults: Faults
 
 
 class Transfer:
@@ -68,7 +70,7 @@ class Transfer:
         faults: Faults | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        group = Ranks(len(agents), ranks)
+        group = _group(agents, fingerprint, ranks)
         self._clock, self._host, self._port, self._dials = clock, host, bootstrap_port, list(peers)
         self.faults = faults or Faults()
         self.deadlines = Deadlines(clock)
@@ -79,11 +81,13 @@ class Transfer:
         self._link: Link | None = None
         if role != "both":
             self._link = Link(me, token, settings, self, self.deadlines.count, legacy)
+        link = self._link or _NoLink()
         common = _Common(
-            link=self._link or _NoLink(), deadlines=self.deadlines, sink=sink, settings=settings, clock=clock
-        )
+            ranks=group, link=link, deadlines=self.deadlines, sink=sink, settings=settings, clock=clock,
+            faults=self.faults,
+        )  # fmt: skip
         if role == "prefill":
-            self.sender = Sender(ranks=group, faults=self.faults, legacy=legacy, **common)
+            self.sender = Sender(legacy=legacy, **common)
         elif role == "decode":
             self.receiver = Receiver(**common)
         self._peers = Peers(
@@ -122,6 +126,10 @@ class Transfer:
         """Prefill: see Sender.computed."""
         return self._need_sender().computed(room, tokens, pages, first)
 
+    def give_up(self, room: int) -> bool:
+        """Prefill: see Sender.give_up."""
+        return self._need_sender().give_up(room)
+
     def request(self, room: int, rid: str, address: str) -> None:
         """Decode: see Receiver.request."""
         self._need_receiver().request(room, rid, address)
@@ -149,8 +157,9 @@ class Transfer:
     def on_report(self, report: c.Report) -> None:
         """Every report of every rank of this engine."""
         self._peers.on_report(report)
-        if self.sender is not None:
-            self.sender.on_report(report)
+        rooms = self.sender or self.receiver
+        if rooms is not None:
+            rooms.on_report(report)
 
     def snapshot(self) -> list[RoomView]:
         """The rooms that have not ended or are not quiet yet."""
@@ -187,7 +196,7 @@ class Transfer:
     def up(self, peer: Peer) -> None:
         self._peers.up(peer)
         if self.sender is not None:
-            self.sender.on_peer_up(peer.key, peer.pages)
+            self.sender.on_peer_up(peer.key, peer.pages, peer.page_size)
         if self.receiver is not None:
             self.receiver.on_peer_up(peer.key, peer.address)
 
@@ -254,6 +263,13 @@ class Transfer:
             "stale": entry.stale,
             "error": entry.error,
         }
+
+
+def _group(
+    agents: list[c.AgentInfo], fingerprint: dict[str, str | int], broadcast: Callable[[c.Command], None]
+) -> Ranks:
+    heads = tuple(agent.heads for agent in agents)
+    return Ranks(len(agents), broadcast, heads, int(fingerprint["layers"]), int(fingerprint["page_size"]))
 
 
 def _unlinked_row(address: str, error: str) -> dict[str, object]:

@@ -8,12 +8,13 @@ from functools import partial
 
 import nixl._bindings as bindings
 import numpy as np
+import numpy.typing as npt
 import torch
 from nixl._api import nixl_agent, nixl_prepped_dlist_handle, nixl_xfer_handle
 
 from engine.core.types import Shape
 from engine.transfer.commands import AddPeer, Post
-from engine.transfer.layout import Run, page_bytes, runs
+from engine.transfer.layout import Grid, Run, runs, unit_of
 
 NIXL_ERRORS: tuple[type[Exception], ...] = (
     bindings.nixlBackendError,
@@ -40,12 +41,17 @@ def say(error: BaseException) -> str:
 
 @dataclass(eq=False)
 class Edge:
-    """A peer's agents as this rank uses them; `local[i]`, `remote[i]` list each page's bytes of `runs[i]`."""
+    """A peer's agents as this rank uses them; `local[i]`, `remote[i]` list the pieces of `runs[i]`.
+
+    Pages are written in units: `src_each` to a page here, `dst_each` to one there.
+    """
 
     nixl: nixl_agent
     src_pages: int
     dst_pages: int
     writes: bool
+    src_each: int = 1
+    dst_each: int = 1
     runs: list[Run] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     local: list[nixl_prepped_dlist_handle] = field(default_factory=list)
@@ -53,23 +59,32 @@ class Edge:
 
     @classmethod
     def create(
-        cls, nixl: nixl_agent, peer: AddPeer, heads: tuple[int, int], shape: Shape, pool: torch.Tensor
+        cls,
+        nixl: nixl_agent,
+        peer: AddPeer,
+        rank: int,
+        heads: tuple[int, int],
+        shape: Shape,
+        pool: torch.Tensor,
     ) -> Edge:
         """Load the agents this rank writes to (none unless `peer.write`); raises one of NIXL_ERRORS."""
         edge = cls(nixl, pool.shape[0], peer.pages, peer.write)
         if not peer.write:
             return edge
+        size = peer.page_size or shape.page_size
+        unit = unit_of(shape.page_size, size)
+        if unit is None:
+            raise bindings.nixlMismatchError(f"pages of {shape.page_size} and of {size} tokens")
+        edge.src_each, edge.dst_each = unit.src, unit.dst
         device, memory = max(pool.get_device(), 0), "VRAM" if pool.is_cuda else "DRAM"
-        stride = page_bytes(shape, heads)
         try:
-            for run in runs(shape, heads, peer.heads):
+            for run in runs(shape, heads, peer.heads, page_size=size, rank=rank, tp=peer.writers):
                 name = nixl.add_remote_agent(peer.metadata[run.rank])
                 edge.names.append(name if isinstance(name, str) else name.decode())
-                mine = (pool.data_ptr() + run.src, run.length, device, stride, pool.shape[0])
-                edge.local.append(nixl.prep_xfer_dlist("NIXL_INIT_AGENT", _strided(mine), memory))
-                far = page_bytes(shape, peer.heads[run.rank])
-                theirs = (peer.bases[run.rank] + run.dst, run.length, peer.devices[run.rank], far, peer.pages)
-                edge.remote.append(nixl.prep_xfer_dlist(edge.names[-1], _strided(theirs), peer.memory))
+                mine = _pieces(run, run.src, pool.data_ptr(), device, pool.shape[0])
+                edge.local.append(nixl.prep_xfer_dlist("NIXL_INIT_AGENT", mine, memory))
+                far = _pieces(run, run.dst, peer.bases[run.rank], peer.devices[run.rank], peer.pages)
+                edge.remote.append(nixl.prep_xfer_dlist(edge.names[-1], far, peer.memory))
                 edge.runs.append(run)
         except NIXL_ERRORS:
             edge.remove()
@@ -77,25 +92,26 @@ class Edge:
         return edge
 
     def prepare(self, run: int, src: Sequence[int], dst: Sequence[int]) -> nixl_xfer_handle:
-        """A write of pages `src` here to pages `dst` there, not posted yet."""
+        """A write of units `src` here to units `dst` there, not posted yet."""
+        one = self.runs[run]
         return self.nixl.make_prepped_xfer(
             "WRITE",
             self.local[run],
-            np.asarray(src, dtype=np.int32),
+            one.src.pick(src, one.pieces),
             self.remote[run],
-            np.asarray(dst, dtype=np.int32),
+            one.dst.pick(dst, one.pieces),
         )
 
     def misfit(self, post: Post) -> str:
         """Why this post cannot be made, or an empty string: the scratch page is nobody's to write."""
         if len(post.src) != len(post.dst):
             return "source and target pages differ in number"
-        for name, pages, limit in (
-            ("source", post.src, self.src_pages),
-            ("target", post.dst, self.dst_pages),
+        for name, units, each, pages in (
+            ("source", post.src, self.src_each, self.src_pages),
+            ("target", post.dst, self.dst_each, self.dst_pages),
         ):
-            if any(not 0 <= page < limit - 1 for page in pages):
-                return f"a {name} page lies outside 0..{limit - 2}"
+            if any(not 0 <= unit < (pages - 1) * each for unit in units):
+                return f"a {name} page lies outside 0..{pages - 2}"
         return ""
 
     def remove(self) -> None:
@@ -110,8 +126,9 @@ class Edge:
         self.runs, self.names, self.local, self.remote = [], [], [], []
 
 
-def _strided(row: tuple[int, int, int, int, int]) -> np.ndarray:
-    """NIXL's compressed list: (address, length, device, stride, count)."""
+def _pieces(run: Run, grid: Grid, base: int, device: int, pages: int) -> npt.NDArray[np.uint64]:
+    """A pool's pieces as NIXL's compressed list: (address, length, device, stride, count)."""
+    row = (base + grid.offset, run.length, device, grid.stride, grid.count(pages, run.pieces))
     return np.array([row], dtype=np.uint64)
 
 
@@ -135,7 +152,8 @@ class Warming:
         warming = cls([], edge.nixl, now, now + peer.deadline, settle, peer.epoch)
         try:
             for index in range(len(edge.runs)):
-                handle = edge.prepare(index, [edge.src_pages - 1], [edge.dst_pages - 1])
+                src, dst = (edge.src_pages - 1) * edge.src_each, (edge.dst_pages - 1) * edge.dst_each
+                handle = edge.prepare(index, [src], [dst])
                 warming.handles.append(handle)
                 edge.nixl.transfer(handle)
         except NIXL_ERRORS:

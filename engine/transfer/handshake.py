@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from engine.transfer.commands import AgentInfo
-from engine.transfer.layout import covers
+from engine.transfer.layout import REPLICATED, covers, unit_of
 from engine.transfer.messages import VERSION, Hello, Refuse, Welcome
 
-# `tp` is carried too but may differ between the two sides.
-FINGERPRINT = ("model", "dtype", "page_size", "layout", "layers", "kv_heads", "head_dim")
+# Equal on both sides; of the two page sizes one must divide the other. `tp` is carried too and may differ.
+FINGERPRINT = ("model", "dtype", "layout", "layers", "kv_heads", "head_dim")
 NONCE_BYTES = 16
 T = TypeVar("T", Hello, Welcome)
 
@@ -55,6 +55,13 @@ class Peer:
     key: PeerKey
     address: str
     agents: list[AgentInfo]
+    page_size: int
+
+    @classmethod
+    def of(cls, intro: Hello | Welcome, address: str) -> Peer:
+        """From an introduction that was not refused."""
+        size = intro.fingerprint["page_size"]
+        return cls(PeerKey(intro.instance, intro.incarnation), address, intro.agents, int(size))
 
     @property
     def pages(self) -> int:
@@ -105,6 +112,10 @@ def refusal(intro: Hello | Welcome, me: Identity, token: bytes, my_nonce: bytes)
         if theirs != ours:
             text = f"{name} of {intro.instance} is {theirs}, of {me.instance} it is {ours}."
             return Refuse("peer_incompatible", name, text)
+    theirs, ours = intro.fingerprint.get("page_size"), me.fingerprint.get("page_size")
+    if not isinstance(theirs, int) or not isinstance(ours, int) or unit_of(theirs, ours) is None:
+        text = f"page_size of {intro.instance} is {theirs}, of {me.instance} it is {ours}: "
+        return Refuse("peer_incompatible", "page_size", text + "neither is a multiple of the other.")
     return _agents_refusal(intro, me)
 
 
@@ -113,7 +124,7 @@ def _agents_refusal(intro: Hello | Welcome, me: Identity) -> Refuse | None:
     ranks = [a.rank for a in intro.agents]
     if ranks != list(range(len(ranks))) or not isinstance(heads, int):
         return Refuse("peer_incompatible", "agents", f"{intro.instance} lists ranks {ranks}.")
-    if not covers(heads, [a.heads for a in intro.agents]):
+    if not covers(heads, [a.heads for a in intro.agents], me.fingerprint.get("layout") == REPLICATED):
         return Refuse(
             "peer_incompatible", "agents", f"The ranks of {intro.instance} do not share {heads} heads."
         )

@@ -19,7 +19,7 @@ from engine.core.errors import ConfigError, Exit
 from engine.core.settings import Settings
 from engine.transfer import handshake as h
 from engine.transfer import messages as m
-from engine.transfer.connection import Connection, said
+from engine.transfer.connection import Connection, Strangers, said
 from engine.transfer.handshake import Identity, Peer, PeerKey
 
 log = logging.getLogger("pdctl.engine.transfer")
@@ -77,7 +77,7 @@ class Link:
         self._fenced: set[PeerKey] = set()
         self._wakes: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = False
+        self._stopping, self._strangers = False, Strangers()
         self.dropped = 0
 
     def start(self, host: str, port: int | None, peers: list[str]) -> int | None:
@@ -153,7 +153,7 @@ class Link:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         conn = Connection(reader, writer, self._loop.time())
-        self._spawn(self._answer(conn))
+        self._spawn(self._answer(self._strangers.admit(conn)))
 
     async def _answer(self, conn: Connection) -> None:
         """Prefill's side of a new connection, until it ends."""
@@ -176,7 +176,7 @@ class Link:
             expects = self._lives.get(hello.instance)
             conn.send(h.welcome(self._me, self._token, expects, mine, hello.nonce))
             self._replace(key)
-            await self._serve(conn, Peer(key, conn.remote, hello.agents))
+            await self._serve(conn, Peer.of(hello, conn.remote))
         except TimeoutError:
             self._count("handshake")
         except (OSError, m.ProtocolError) as error:
@@ -264,7 +264,7 @@ class Link:
         if isinstance(answer, m.Welcome):
             refuse = h.refusal(answer, self._me, self._token, mine)
             if refuse is None:
-                return Peer(PeerKey(answer.instance, answer.incarnation), address, answer.agents)
+                return Peer.of(answer, address)
         if refuse is None:
             raise m.ProtocolError("a Welcome was expected")
         code = "peer_incompatible" if refuse.code == "peer_incompatible" else "link_failed"

@@ -13,6 +13,7 @@ import msgspec
 
 from engine.core.types import FirstToken
 from engine.transfer.commands import AgentInfo
+from engine.transfer.integrity import PageSums
 
 VERSION = 1
 MAX_FRAME = 16 << 20
@@ -69,12 +70,16 @@ class Pong(msgspec.Struct, tag="pong", frozen=True):
 
 
 class Want(msgspec.Struct, tag="want", frozen=True, kw_only=True):
-    """Decode: write the KV of this room's `tokens` prompt tokens into `pages`, in logical order."""
+    """Decode: write the KV of this room's `tokens` prompt tokens into `pages`, in logical order.
+
+    With `sums` the Done must carry checksums of what was stored on prefill.
+    """
 
     room: int
     ticket: int
     pages: list[int]
     tokens: int
+    sums: bool = False
 
 
 class Chunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
@@ -93,6 +98,7 @@ class Done(msgspec.Struct, tag="done", frozen=True, kw_only=True):
     ticket: int
     tokens: int
     first: FirstToken
+    sums: PageSums | None = None
 
 
 class Taken(msgspec.Struct, tag="taken", frozen=True, kw_only=True):

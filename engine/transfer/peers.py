@@ -152,6 +152,8 @@ class Peers:
                 devices=[a.device for a in agents],
                 heads=[a.heads for a in agents],
                 pages=entry.peer.pages,
+                page_size=entry.peer.page_size,
+                writers=self._ranks.tp,
                 memory=agents[0].memory if agents else "DRAM",
                 write=self._write,
                 epoch=self._epoch,

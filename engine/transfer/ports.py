@@ -8,11 +8,13 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Literal, ParamSpec, Protocol
+from typing import Literal, NamedTuple, ParamSpec, Protocol
 
 from engine.core.types import FirstToken
 from engine.transfer.commands import Command
 from engine.transfer.handshake import PeerKey
+from engine.transfer.integrity import Tally
+from engine.transfer.layout import Unit, unit_of
 from engine.transfer.messages import RoomMessage
 
 P = ParamSpec("P")
@@ -52,16 +54,44 @@ class Sink(Protocol):
     def quiet(self, room: int, rid: str) -> None:
         """No remote write can reach the room's pages any more, once, after `ended`."""
 
+    def wanted(self, room: int, rid: str) -> None:
+        """Prefill: decode has asked for the room of an accepted request, once."""
+
     def ready(self, room: int, rid: str, first: FirstToken) -> None:
         """Decode: the room's KV is complete; called after `ended` (done) and `quiet`."""
 
 
+class Target(NamedTuple):
+    """Where prefill writes: each rank of the peer has `pages` pages, the last one scratch, made of `unit`."""
+
+    pages: int
+    unit: Unit
+
+
 @dataclass(frozen=True)
 class Ranks:
-    """All `tp` ranks of this engine. `broadcast` keeps one order for every rank and must not block."""
+    """All `tp` ranks of this engine. `broadcast` keeps one order for every rank and must not block.
+
+    `heads[r]` is the KV head range of rank r; a page holds `page_size` tokens of `layers` layers.
+    """
 
     tp: int
     broadcast: Callable[[Command], None]
+    heads: tuple[tuple[int, int], ...] = ()
+    layers: int = 1
+    page_size: int = 1
+
+    def target(self, pages: int, page_size: int | None) -> Target:
+        """A peer's pool as this engine writes it; `page_size` None is as here. ValueError when no unit
+        makes up both page sizes."""
+        unit = unit_of(self.page_size, page_size or self.page_size)
+        if unit is None:
+            raise ValueError(f"pages of {self.page_size} and of {page_size} tokens have no common unit")
+        return Target(pages, unit)
+
+    def tally(self) -> Tally:
+        """For the checksums of one room."""
+        return Tally(self.heads or tuple((r, r + 1) for r in range(self.tp)), self.layers, self.page_size)
 
 
 class LinkPort(Protocol):

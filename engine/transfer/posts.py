@@ -14,6 +14,7 @@ from nixl._api import nixl_agent, nixl_xfer_handle
 
 from engine.transfer import commands as c
 from engine.transfer.edge import NIXL_ERRORS, Edge, say
+from engine.transfer.summer import Job, Summer
 
 SLICE_BYTES = 16 << 20
 NEVER = float("inf")
@@ -27,6 +28,7 @@ class _Post:
     edge: Edge
     started: float
     not_before: float
+    sums: Job
     run: int = 0
     at: int = 0
     bytes: int = 0
@@ -38,14 +40,24 @@ class _Post:
     def unposted(self) -> bool:
         return self.run < len(self.edge.runs) and not self.failed and not self.dropped
 
+    @property
+    def unsummed(self) -> bool:
+        return not (self.sums.done or self.failed or self.dropped)
+
 
 class Posts:
     """Used from the agent's thread only. `waiting` holds what still goes out, `open` what may still land."""
 
     def __init__(
-        self, nixl: nixl_agent, rank: int, report: Callable[[c.Report], None], clock: Callable[[], float]
+        self,
+        nixl: nixl_agent,
+        rank: int,
+        report: Callable[[c.Report], None],
+        clock: Callable[[], float],
+        summer: Summer,
     ) -> None:
         self._nixl, self._rank, self._report, self._clock = nixl, rank, report, clock
+        self._summer = summer
         self._waiting: deque[_Post] = deque()
         self._open: list[_Post] = []
         self._quiescing: set[int] = set()
@@ -61,18 +73,25 @@ class Posts:
 
     def accept(self, command: c.Post, edge: Edge) -> None:
         now = self._clock()
-        post = _Post(command, edge, now, NEVER if command.stall else now + command.delay)
+        job = Job(command.sums, command.first, command.tokens)
+        post = _Post(command, edge, now, NEVER if command.stall else now + command.delay, job)
         if command.src and (edge.runs or command.stall):
             self._waiting.append(post)
+        elif post.unsummed:
+            self._open.append(post)
         else:
             self._posted(post)
 
     def turn(self) -> bool:
-        """Post one slice of one room and look at every open handle; True when something moved."""
+        """Post one slice of one room, sum one and look at every open handle; True when something moved.
+
+        A sum is made while the write of the same bytes is under way, which finds them in the CPU's cache.
+        """
         moved = self._post_next()
+        moved = self._sum_next() or moved
         for post in list(self._open):
             moved = self._check(post) or moved
-            if not post.handles and not post.unposted:
+            if not post.handles and not post.unposted and not post.unsummed:
                 self._open.remove(post)
                 moved = True
                 if not post.failed and not post.dropped:
@@ -85,7 +104,7 @@ class Posts:
         for post in [*self._waiting, *self._open]:
             post.dropped = post.dropped or post.command.room == room
         self._waiting = deque(p for p in self._waiting if not p.dropped)
-        self._open = [p for p in self._open if p.handles or p.unposted]
+        self._open = [p for p in self._open if p.handles or p.unposted or p.unsummed]
         self._quiescing.add(room)
         self._say_quiet()
 
@@ -125,10 +144,16 @@ class Posts:
             return True
         return False
 
+    def _sum_next(self) -> bool:
+        post = next((p for p in self._open if p.unsummed), None)
+        if post is not None:
+            self._summer.advance(post.sums)
+        return post is not None
+
     def _post_slice(self, post: _Post) -> None:
         run = post.edge.runs[post.run]
         src, dst = post.command.src, post.command.dst
-        end = min(post.at + max(1, SLICE_BYTES // run.length), len(src))
+        end = min(post.at + max(1, SLICE_BYTES // run.bytes), len(src))
         try:
             handle = post.edge.prepare(post.run, src[post.at : end], dst[post.at : end])
             post.handles.append(handle)
@@ -136,7 +161,10 @@ class Posts:
         except NIXL_ERRORS as error:
             self._failed(post, say(error))
             return
-        post.bytes += run.length * (end - post.at)
+        if post.command.fail:
+            self._failed(post, "a drill lets it fail")
+            return
+        post.bytes += run.bytes * (end - post.at)
         post.at = end
         if end == len(src):
             post.run, post.at = post.run + 1, 0
@@ -172,6 +200,8 @@ class Posts:
                 seq=post.command.seq,
                 bytes=post.bytes,
                 seconds=self._clock() - post.started,
+                first=post.command.first,
+                sums=post.sums.data,
             )
         )
 

@@ -7,15 +7,21 @@ named in a Want and not handed over stay untouchable until prefill says Quiesced
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from engine.core.errors import RequestError
 from engine.core.settings import BY_NAME, Settings
+from engine.faults import Faults
+from engine.transfer import commands as c
 from engine.transfer import messages as m
 from engine.transfer.handshake import PeerKey
-from engine.transfer.ports import DeadlinePort, LinkPort, Outbox, Outcome, RoomView, Sink
+from engine.transfer.integrity import Tally
+from engine.transfer.ports import DeadlinePort, LinkPort, Outbox, Outcome, Ranks, RoomView, Sink
 from engine.transfer.rooms import Counters, Incoming
+
+log = logging.getLogger("pdctl.engine.transfer")
 
 
 class Receiver:
@@ -24,12 +30,15 @@ class Receiver:
     def __init__(
         self,
         *,
+        ranks: Ranks,
         link: LinkPort,
         deadlines: DeadlinePort,
         sink: Sink,
         settings: Settings,
         clock: Callable[[], float],
+        faults: Faults,
     ) -> None:
+        self._ranks, self._faults = ranks, faults
         self._link, self._deadlines, self._sink = link, deadlines, sink
         self._settings, self._clock = settings, clock
         self._rooms: dict[int, Incoming] = {}
@@ -141,13 +150,27 @@ class Receiver:
                     entry.pages_done = max(entry.pages_done, message.pages_done)
                     self.counters.transfer_bytes += message.bytes - entry.bytes
                     entry.bytes = message.bytes
-                case m.Done() if entry.wanted and not entry.ended:
+                case m.Done() if entry.wanted and not entry.ended and entry.done is None:
                     self._on_done(entry, peer, message)
                 case m.Failed() if not entry.ended:
                     kind: Literal["aborted", "failed"] = "aborted" if message.code == "aborted" else "failed"
                     self._end(entry, Outcome(kind, message.code, message.message), tell=False)
                 case _:
                     self.counters.late_completions += 1
+
+    def on_report(self, report: c.Report) -> None:
+        """A rank's report; those that are not about rooms are ignored."""
+        if not isinstance(report, c.Checked):
+            return
+        with self._box:
+            entry = self._rooms.get(report.room)
+            if entry is None or entry.ended or entry.ticket != report.ticket or entry.tally is None:
+                self.counters.late_completions += 1
+                return
+            entry.tally.add(report.rank, 0, report.sums)
+            entry.checked_ranks.add(report.rank)
+            if len(entry.checked_ranks) == self._ranks.tp:
+                self._compare(entry, entry.tally)
 
     def snapshot(self) -> list[RoomView]:
         """Rooms that have not ended or are not quiet yet."""
@@ -175,8 +198,10 @@ class Receiver:
     def _want(self, entry: Incoming) -> None:
         if entry.peer is None or not entry.granted or entry.wanted:
             return
-        entry.wanted = True
-        want = m.Want(room=entry.room, ticket=entry.ticket, pages=entry.pages, tokens=entry.tokens)
+        entry.wanted, entry.sums = True, self._settings["checksum"] > 0
+        want = m.Want(
+            room=entry.room, ticket=entry.ticket, pages=entry.pages, tokens=entry.tokens, sums=entry.sums
+        )
         self._box.put(self._link.send, entry.peer, want)
 
     def _on_done(self, entry: Incoming, peer: PeerKey, done: m.Done) -> None:
@@ -184,6 +209,39 @@ class Receiver:
             text = f"Prefill handed over {done.tokens} tokens, decode wanted {entry.tokens}."
             self._end(entry, Outcome("failed", "kv_transfer_failed", text))
             return
+        tally = self._ranks.tally()
+        problem = _unverifiable(tally, done) if entry.sums else ""
+        if problem:
+            self._end(entry, Outcome("failed", "kv_transfer_failed", problem))
+            return
+        damage = self._faults.take_value("corrupt-page")
+        if not entry.sums and damage is None:
+            self._take(entry, peer, done)
+            return
+        entry.done, entry.tally = done, tally
+        flip = None if damage is None else entry.pages[min(int(damage), len(entry.pages) - 1)]
+        check = c.Check(
+            room=entry.room, ticket=entry.ticket, pages=entry.pages, tokens=entry.tokens, flip=flip
+        )
+        self._box.put(self._ranks.broadcast, check)
+
+    def _compare(self, entry: Incoming, tally: Tally) -> None:
+        """All ranks have summed: the KV is taken when it is what prefill stored."""
+        if entry.done is None or entry.peer is None:
+            return
+        where = ""
+        if entry.sums and entry.done.sums is not None:
+            where = tally.unequal() or tally.differs(entry.done.sums)
+            self.counters.kv_corrupt += bool(where)
+            self.counters.kv_verified += not where
+        if not where:
+            self._take(entry, entry.peer, entry.done)
+            return
+        log.error("kv_corrupt room=%s request=%s peer=%s %s", entry.room, entry.rid, entry.peer, where)
+        text = f"KV arrived from {entry.peer.instance} with other bits than it has there: {where}."
+        self._end(entry, Outcome("failed", "kv_corrupt", text))
+
+    def _take(self, entry: Incoming, peer: PeerKey, done: m.Done) -> None:
         self._box.put(self._link.send, peer, m.Taken(room=entry.room, ticket=entry.ticket))
         self.counters.transfer_seconds += max(self._clock() - entry.granted_at, 0.0)
         self._end(entry, Outcome("done"), tell=False)
@@ -195,7 +253,7 @@ class Receiver:
         with self._box:
             since, code, what = {
                 "prealloc": (entry.opened_at, "prealloc_timeout", "No pages were free"),
-                "transfer": (entry.granted_at, "kv_transfer_timeout", "Prefill did not hand over KV"),
+                "transfer": (entry.granted_at, "kv_transfer_timeout", _late(entry)),
                 "handshake": (entry.opened_at, "link_failed", f"Prefill {entry.hint} was not linked"),
             }[name]
             linked = name == "handshake" and entry.peer is not None
@@ -229,3 +287,15 @@ class Receiver:
     def _quiet(self, entry: Incoming) -> None:
         del self._rooms[entry.room]
         self._box.put(self._sink.quiet, entry.room, entry.rid or "")
+
+
+def _late(entry: Incoming) -> str:
+    return "Prefill did not hand over KV" if entry.done is None else "The KV was not verified"
+
+
+def _unverifiable(tally: Tally, done: m.Done) -> str:
+    """Why the checksums that were asked for are of no use, or an empty string."""
+    if done.sums is None:
+        return "Prefill sent no checksums and PD_KV_CHECKSUM asks for them: it is of an earlier release."
+    problem = tally.misfit(done.sums, done.tokens)
+    return f"Prefill sent checksums that do not fit: {problem}." if problem else ""

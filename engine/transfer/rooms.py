@@ -6,14 +6,18 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from engine.core.types import TERMINAL, FirstToken
+from engine.transfer import messages as m
 from engine.transfer.handshake import PeerKey
+from engine.transfer.integrity import Tally
+from engine.transfer.layout import PAGE, Unit, units_of
 from engine.transfer.ports import Outcome, RoomView
 
-# From each stage of a room to where it may go next. Terminal stages have no way out.
+# From each stage of a room to where it may go next. Terminal stages have no way out; prefill begins a room
+# again that it gave up before decode asked for it.
 NEXT: dict[str, frozenset[str]] = {
     "waiting": frozenset({"prefilling", "inflight", "preallocated"}) | TERMINAL,
-    "prefilling": frozenset({"inflight"}) | TERMINAL,
-    "inflight": TERMINAL,
+    "prefilling": frozenset({"inflight", "waiting"}) | TERMINAL,
+    "inflight": frozenset({"waiting"}) | TERMINAL,
     "preallocated": frozenset({"transferring"}) | TERMINAL,
     "transferring": TERMINAL,
     "done": frozenset(),
@@ -76,7 +80,8 @@ class Staged:
 class Outgoing(Staged):
     """A room on prefill.
 
-    `open[seq]` are the ranks whose Post seq is not complete; `upto[seq]` the pages it brings.
+    `open[seq]` are the ranks whose Post seq is not complete; `upto[seq]` the pages of decode that it makes
+    whole. `pages`, `complete` and `posted` count prefill's pages, `dst` the units of decode's.
     """
 
     complete: int = 0
@@ -85,10 +90,12 @@ class Outgoing(Staged):
     computed_at: float = 0.0
     dst: list[int] | None = None
     dst_tokens: int = 0
+    unit: Unit = PAGE
     posted: int = 0
     stall: bool = False
     open: dict[int, set[int]] = field(default_factory=dict)
     upto: dict[int, int] = field(default_factory=dict)
+    tally: Tally | None = None
     done_sent: bool = False
     cancelled: bool = False
     quiet_ranks: set[int] = field(default_factory=set)
@@ -101,16 +108,59 @@ class Outgoing(Staged):
             return "want"
         return "taken" if self.done_sent else "transfer"
 
+    @property
+    def ready(self) -> int:
+        """Units that are computed: all of a complete page, but of the last one what the prompt fills."""
+        units = self.complete * self.unit.src
+        return units if self.tokens is None else min(units, -(-self.tokens // self.unit.tokens))
+
+    @property
+    def whole(self) -> int:
+        """Pages of decode that have nothing to come once what is ready is written."""
+        return self.ready // self.unit.dst if self.tokens is None else -(-self.ready // self.unit.dst)
+
+    def wanted_by(self, peer: PeerKey, want: m.Want, unit: Unit) -> None:
+        self.peer, self.ticket, self.unit = peer, want.ticket, unit
+        self.dst, self.dst_tokens = units_of(want.pages, unit.dst), want.tokens
+
+    def unposted(self) -> tuple[list[int], list[int]]:
+        """Units of prefill's and of decode's pages that are ready to be written now."""
+        dst = (self.dst or [])[self.posted * self.unit.src : self.ready]
+        return units_of(self.pages[self.posted : self.complete], self.unit.src)[: len(dst)], dst
+
+    def done(self, tokens: int, first: FirstToken) -> m.Done:
+        """What the room is handed over with."""
+        sums = self.tally.total() if self.tally else None
+        return m.Done(room=self.room, ticket=self.ticket, tokens=tokens, first=first, sums=sums)
+
+
+def want_problem(want: m.Want, entry: Outgoing | None, ended: Outcome | None, pages: int) -> str:
+    """Why prefill cannot serve a Want, or an empty string; `pages` is what each rank of the peer has."""
+    if entry is None:
+        if ended:
+            return f"The room has ended on prefill: {ended.message or ended.kind}"
+    elif entry.ended:
+        return f"The room has ended on prefill: {entry.outcome.message if entry.outcome else ''}"
+    elif entry.dst is not None:
+        return f"The room is already wanted by {entry.peer}."
+    if len(set(want.pages)) != len(want.pages) or any(not 0 <= p < pages - 1 for p in want.pages):
+        return f"The pages of the Want are not distinct numbers in 0..{pages - 2}."
+    return ""
+
 
 @dataclass(eq=False)
 class Incoming(Staged):
-    """A room on decode."""
+    """A room on decode. `sums`: its Want asked for checksums; `done` and `tally` are set while it sums."""
 
     tokens: int = 0
     granted: bool = False
     granted_at: float = 0.0
     wanted: bool = False
     pages_done: int = 0
+    sums: bool = False
+    done: m.Done | None = None
+    tally: Tally | None = None
+    checked_ranks: set[int] = field(default_factory=set)
 
     @property
     def waiting_on(self) -> str | None:
@@ -118,6 +168,8 @@ class Incoming(Staged):
             return None
         if not self.granted:
             return "pages"
+        if self.done is not None:
+            return "checksum"
         return "done" if self.pages_done else "transfer"
 
 
@@ -139,6 +191,8 @@ class Counters:
     transfer_bytes: int = 0
     transfer_seconds: float = 0.0
     late_completions: int = 0
+    kv_verified: int = 0
+    kv_corrupt: int = 0
     by_peer: dict[PeerKey, PeerStats] = field(default_factory=dict)
 
     def ended(self, peer: PeerKey | None, outcome: Outcome, now: float) -> None:

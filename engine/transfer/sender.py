@@ -17,8 +17,8 @@ from engine.faults import Faults
 from engine.transfer import commands as c
 from engine.transfer import messages as m
 from engine.transfer.handshake import PeerKey
-from engine.transfer.ports import DeadlinePort, LinkPort, Outbox, Outcome, Ranks, RoomView, Sink
-from engine.transfer.rooms import Counters, Outgoing, Recent
+from engine.transfer.ports import DeadlinePort, LinkPort, Outbox, Outcome, Ranks, RoomView, Sink, Target
+from engine.transfer.rooms import Counters, Outgoing, Recent, want_problem
 
 log = logging.getLogger("pdctl.engine.transfer")
 
@@ -42,7 +42,7 @@ class Sender:
         self._settings, self._clock, self._faults, self._legacy = settings, clock, faults, legacy
         self._rooms: dict[int, Outgoing] = {}
         self._recent = Recent()
-        self._peers: dict[PeerKey, int] = {}
+        self._peers: dict[PeerKey, Target] = {}
         self._seq = 0
         self._box = Outbox()
         self.counters = Counters()
@@ -61,12 +61,14 @@ class Sender:
             self._deadlines.cancel(("want", room))
             if doomed:
                 self._end(entry, doomed, tell=False)
+            elif entry.dst is not None:
+                self._box.put(self._sink.wanted, room, rid)
 
     def chunk(self, room: int, pages: Sequence[int], complete: int) -> bool:
         """`pages` are the room's local pages so far, in logical order; the first `complete` are written."""
         with self._box:
             entry = self._live(room)
-            if entry is None:
+            if entry is None or entry.tokens is not None:
                 return False
             entry.move("prefilling", self._clock())
             entry.pages, entry.complete = list(pages), complete
@@ -88,6 +90,17 @@ class Sender:
             self._pump(entry)
             return True
 
+    def give_up(self, room: int) -> bool:
+        """Forget what was computed, to begin again; False once decode has asked for it, or it ended."""
+        with self._box:
+            entry = self._live(room)
+            if entry is None or entry.dst is not None:
+                return False
+            entry.move("waiting", self._clock())
+            self._deadlines.cancel(("inflight", room))
+            entry.pages, entry.complete, entry.tokens, entry.first = [], 0, None, None
+            return True
+
     def abort(self, room: int, by: str) -> bool:
         """End the room as aborted; False when it is unknown or has ended."""
         return self._finish(room, Outcome("aborted", "aborted", f"The request was aborted by {by}."))
@@ -104,10 +117,10 @@ class Sender:
                     at = entry.computed_at + self._settings["inflight"]
                     self._deadlines.rearm(("inflight", entry.room), at)
 
-    def on_peer_up(self, peer: PeerKey, pages: int) -> None:
-        """Linked, all ranks warm; each of the peer's ranks has `pages` pages, the last one scratch."""
+    def on_peer_up(self, peer: PeerKey, pages: int, page_size: int | None = None) -> None:
+        """Linked, all ranks warm; see Ranks.target."""
         with self._box:
-            self._peers[peer] = pages
+            self._peers[peer] = self._ranks.target(pages, page_size)
 
     def on_peer_lost(self, peer: PeerKey, reason: str) -> None:
         with self._box:
@@ -166,7 +179,8 @@ class Sender:
             return
         now = self._clock()
         entry = self._rooms.get(want.room)
-        problem = self._want_problem(entry, peer, want)
+        target = self._peers.get(peer) or self._ranks.target(0, None)
+        problem = want_problem(want, entry, self._recent.get(want.room), target.pages)
         if problem:
             self._refuse(peer, want.room, want.ticket, "kv_transfer_failed", problem)
             return
@@ -175,23 +189,11 @@ class Sender:
             early = entry
             at = now + self._settings["queue"]
             self._deadlines.arm(("want", want.room), "queue", at, lambda: self._early_fired(early))
-        entry.peer, entry.ticket = peer, want.ticket
-        entry.dst, entry.dst_tokens = list(want.pages), want.tokens
+        entry.wanted_by(peer, want, target.unit)
+        entry.tally = self._ranks.tally() if want.sums else None
+        if entry.rid is not None:
+            self._box.put(self._sink.wanted, entry.room, entry.rid)
         self._pump(entry)
-
-    def _want_problem(self, entry: Outgoing | None, peer: PeerKey, want: m.Want) -> str:
-        if entry is None:
-            ended = self._recent.get(want.room)
-            if ended:
-                return f"The room has ended on prefill: {ended.message or ended.kind}"
-        elif entry.ended:
-            return f"The room has ended on prefill: {entry.outcome.message if entry.outcome else ''}"
-        elif entry.dst is not None:
-            return f"The room is already wanted by {entry.peer}."
-        limit = self._peers.get(peer, 0) - 1
-        if len(set(want.pages)) != len(want.pages) or any(not 0 <= p < limit for p in want.pages):
-            return f"The pages of the Want are not distinct numbers in 0..{limit - 1}."
-        return ""
 
     def _refuse(self, peer: PeerKey, room: int, ticket: int, code: str, message: str) -> None:
         """Answer for a use of the room that no Post was ever made for."""
@@ -230,27 +232,34 @@ class Sender:
         """Post what is complete and wanted, then hand over when everything has arrived."""
         if entry.dst is None or entry.peer is None or entry.rid is None or entry.ended:
             return
-        if entry.complete > len(entry.dst) or entry.tokens not in (None, entry.dst_tokens):
+        if entry.ready > len(entry.dst) or entry.tokens not in (None, entry.dst_tokens):
             text = f"Decode wants {entry.dst_tokens} tokens, not {entry.tokens} in {entry.complete} pages."
             self._end(entry, Outcome("failed", "kv_transfer_failed", text))
             return
         if entry.complete > entry.posted:
-            self._post(entry, entry.peer, entry.dst[entry.posted : entry.complete])
+            self._post(entry, entry.peer)
         self._hand_over(entry)
 
-    def _post(self, entry: Outgoing, peer: PeerKey, dst: list[int]) -> None:
+    def _post(self, entry: Outgoing, peer: PeerKey) -> None:
         if entry.posted == 0:
             entry.stall = self._faults.take("stall-transfer")
+        src, dst = entry.unposted()
+        if len(dst) > 1 and self._faults.take("swap-pages"):
+            dst = [dst[-1], *dst[1:-1], dst[0]]
         self._seq += 1
         entry.open[self._seq] = set(range(self._ranks.tp))
-        entry.upto[self._seq] = entry.complete
+        entry.upto[self._seq] = entry.whole
         post = c.Post(
             room=entry.room,
             seq=self._seq,
             peer=self.edge_of(peer),
-            src=entry.pages[entry.posted : entry.complete],
+            src=src,
             dst=dst,
+            sums=entry.pages[entry.posted : entry.complete] if entry.tally else [],
+            first=entry.posted,
+            tokens=entry.dst_tokens,
             stall=entry.stall,
+            fail=self._faults.take("fail-post"),
             delay=self._faults.take_value("slow-transfer") or 0.0,
         )
         entry.posted = entry.complete
@@ -263,10 +272,15 @@ class Sender:
     def _hand_over(self, entry: Outgoing) -> None:
         if entry.open or entry.done_sent or entry.tokens is None or entry.first is None or entry.peer is None:
             return
+        unequal = entry.tally.unequal() if entry.tally else ""
+        if unequal:
+            self.counters.kv_corrupt += 1
+            text = f"Ranks of prefill that hold the same heads differ in {unequal}."
+            self._end(entry, Outcome("failed", "kv_corrupt", text))
+            return
         entry.done_sent = True
         if not self._faults.take("lose-done"):
-            done = m.Done(room=entry.room, ticket=entry.ticket, tokens=entry.tokens, first=entry.first)
-            self._box.put(self._link.send, entry.peer, done)
+            self._box.put(self._link.send, entry.peer, entry.done(entry.tokens, entry.first))
 
     def _on_posted(self, report: c.Posted) -> None:
         entry = self._rooms.get(report.room)
@@ -275,6 +289,8 @@ class Sender:
             self.counters.late_completions += 1
             return
         ranks.discard(report.rank)
+        if entry.tally:
+            entry.tally.add(report.rank, report.first, report.sums)
         entry.bytes += report.bytes
         self.counters.transfer_bytes += report.bytes
         if ranks or entry.peer is None:

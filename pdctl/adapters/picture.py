@@ -56,7 +56,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Leg:
-    """One request on one engine. `waiting_on`: want, transfer, taken, pages, slot, done or None."""
+    """One request on one engine. `waiting_on`: want, transfer, taken, pages, slot, decode, done or None."""
 
     id: str
     room: int | None

@@ -30,6 +30,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before restar
 Detailed = Annotated[
     bool, typer.Option("--detailed-exitcode", help="With --plan: exit 8 when changes are pending.")
 ]
+Check = Annotated[
+    bool, typer.Option("--check/--no-check", help="Preflight of each cell before anything is switched.")
+]
 Wait = Annotated[float, typer.Option(min=0, help="Deadline of each wait for readiness, seconds.")]
 
 
@@ -39,23 +42,32 @@ def command(
     yes: Yes = False,
     detailed_exitcode: Detailed = False,
     limit: Limit = [],  # noqa: B006 - typer reads it, nobody changes it
+    check: Check = True,
     wait: Wait = 600.0,
     lock_wait: LockWait = 0.0,
 ) -> Exit:
     """Bring the fleet to what its file says; a second time changes nothing and restarts nothing.
 
-    A cell that fails its gate is put back to what it served before. A host that cannot be reached keeps its
-    own cells from being deployed to and no others; the exit code is 4 then.
+    A cell whose preflight fails stays as it is; one that fails its gate is put back to what it served before.
+    A host that cannot be reached keeps its own cells from being deployed to and no others; the exit code is 4
+    then.
     """
     s = session(ctx)
     with s.context() as context:
         if plan:
-            return show_planned(plan_deploy(context, wait, limit=limit), s.json, detailed_exitcode)
-        words = [word for name in limit for word in ("--limit", name)]
+            made = plan_deploy(context, wait, limit=limit, check=check)
+            return show_planned(made, s.json, detailed_exitcode)
+        words = options(limit, check)
         again = ("deploy", "--wait", f"{wait:g}", *words, *(["--yes"] if yes else []))
         with changing(context, Call(" ".join(["deploy", *words]), again), lock_wait) as journal:
             begin = time.monotonic()
-            return carry_out(plan_deploy(context, wait, limit=limit), journal, s.json, yes, begin)
+            made = plan_deploy(context, wait, limit=limit, check=check)
+            return carry_out(made, journal, s.json, yes, begin)
+
+
+def options(limit: list[str], check: bool) -> list[str]:
+    """The words that say the same on another command line."""
+    return [word for name in limit for word in ("--limit", name)] + ([] if check else ["--no-check"])
 
 
 def show_planned(deploy: Deploy, as_json: bool, detailed: bool) -> Exit:

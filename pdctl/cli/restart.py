@@ -13,6 +13,7 @@ from pdctl.fleet.model import Cell, Engine, Router
 from pdctl.fleet.names import nearest
 from pdctl.flows.changing import changing, doing
 from pdctl.flows.co_restart import run as co_restart
+from pdctl.flows.co_restart.states import LOAD
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.hooks import Hooks
 from pdctl.flows.ready import wait_ready
@@ -30,21 +31,38 @@ def command(
         bool, typer.Option("--co", help="Hold admissions and restart the whole cell in order.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[float, typer.Option(min=0, help="Deadline for readiness, seconds.")] = 600.0,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Seconds for an engine to start and to load its model "
+            "(default 600; with --co an hour for engines of another kind).",
+            show_default=False,
+        ),
+    ] = None,
+    drain: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="With --co: seconds that requests get to end before they are paused "
+            "(default 10; where the router does not resume them, the engines' drain timeout).",
+            show_default=False,
+        ),
+    ] = None,
     lock_wait: LockWait = 0.0,
 ) -> Exit:
     """Restart one unit alone (says what that risks), or with --co a cell's engines together."""
     s = session(ctx)
     with s.context() as context:
         if co:
-            return _together(context, _cell(context, name), s.json, lock_wait)
+            return _together(context, _cell(context, name), (drain, wait), s.json, lock_wait)
         if name is None:
             raise ConfigError("no_unit", "Name the unit to restart.", "Or restart a whole cell with --co.")
         if name in context.fleet.cells and name not in (u.name for u in context.fleet.units()):
             raise ConfigError("cell_alone", f"{name} is a cell.", f"Run `pdctl restart --co {name}`.")
         unit = context.fleet.unit(name)
         confirm(f"{risk(context, unit)} Restart {unit.name} alone?", yes)
-        return _alone(context, unit, wait, s.json, lock_wait)
+        return _alone(context, unit, LOAD if wait is None else wait, s.json, lock_wait)
 
 
 def risk(context: Context, unit: Engine | Router) -> str:
@@ -54,8 +72,9 @@ def risk(context: Context, unit: Engine | Router) -> str:
     cell = context.fleet.cells[unit.cell]
     peers = cell.decodes if unit.role == "prefill" else cell.prefills
     names = ", ".join(p.name for p in peers) or "no peer"
+    lost = "go on elsewhere or after it where the router resumes them, else fail"
     return (
-        f"Requests on {unit.name} fail, and {names} must drop what it holds of {unit.name}'s old life; "
+        f"Requests on {unit.name} {lost}, and {names} must drop what it holds of {unit.name}'s old life; "
         f"peers that keep it stay wedged until `pdctl restart --co {unit.cell}`."
     )
 
@@ -71,12 +90,21 @@ def _cell(context: Context, name: str | None) -> Cell:
     return cells[name]
 
 
-def _together(context: Context, cell: Cell, as_json: bool, lock_wait: float) -> Exit:
-    call = Call(f"restart --co {cell.name}", ("restart", "--co", cell.name, "--yes"))
+def _together(
+    context: Context,
+    cell: Cell,
+    seconds: tuple[float | None, float | None],
+    as_json: bool,
+    lock_wait: float,
+) -> Exit:
+    """`seconds` to drain and to wait for each engine."""
+    given = zip(("--drain", "--wait"), seconds, strict=True)
+    within = [word for name, value in given if value is not None for word in (name, f"{value:g}")]
+    call = Call(f"restart --co {cell.name}", ("restart", "--co", cell.name, "--yes", *within))
     with changing(context, call, lock_wait) as journal:
         hooks = Hooks(context, list(dict.fromkeys(e.host for e in cell.engines)))
         hooks.before("co-restart", PDCTL_CELL=cell.name)
-        report = co_restart.run(context, cell.name, context.say)
+        report = co_restart.run(context, cell.name, context.say, *seconds)
         hooks.after("co-restart", "done" if report.ok else "failed", PDCTL_CELL=cell.name)
         journal.note("co-restart", report=report.document())
         if not report.ok:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.deploy import Detailed, Limit, ShowPlan, Wait, Yes, carry_out, show_planned
+from pdctl.cli.deploy import Check, Detailed, Limit, ShowPlan, Wait, Yes, carry_out, options, show_planned
 from pdctl.cli.session import LockWait, session
 from pdctl.exits import Exit
 from pdctl.flows.changing import changing
@@ -30,6 +30,7 @@ def command(
     yes: Yes = False,
     detailed_exitcode: Detailed = False,
     limit: Limit = [],  # noqa: B006 - typer reads it, nobody changes it
+    check: Check = True,
     wait: Wait = 600.0,
     lock_wait: LockWait = 0.0,
 ) -> Exit:
@@ -42,12 +43,12 @@ def command(
         if listed:
             return _list(context, s.json)
         if plan:
-            deploy, _ = plan_rollback(context, wait, id, limit=limit)
+            deploy, _ = plan_rollback(context, wait, id, limit=limit, check=check)
             return show_planned(deploy, s.json, detailed_exitcode)
         with changing(context, Call("rollback" + (f" {id}" if id else "")), lock_wait) as journal:
             begin = time.monotonic()
-            deploy, target = plan_rollback(context, wait, id, limit=limit)
-            words = [word for name in limit for word in ("--limit", name)]
+            deploy, target = plan_rollback(context, wait, id, limit=limit, check=check)
+            words = options(limit, check)
             journal.resumable(
                 "rollback", target.id, "--wait", f"{wait:g}", *words, *(["--yes"] if yes else [])
             )

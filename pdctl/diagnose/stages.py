@@ -48,7 +48,7 @@ def _judge(side: tuple[EngineView, Leg], verdict: str, why: str, lost: str = "")
 
 def judge_legs(facts: Facts, prefill: Side, decode: Side, decode_name: str | None) -> Judgement:
     """The judgement for a request with a prefill leg, a decode leg or both."""
-    if prefill and prefill[1].stage == "inflight":
+    if prefill and (prefill[1].stage == "inflight" or prefill[1].waiting_on == "decode"):
         return _inflight(facts, prefill, decode, decode_name)
     if prefill:
         return _computing(prefill, "its prompt is computed")
@@ -81,7 +81,8 @@ def _inflight(
     # A decode that has just granted it a place moved it, however long the prefill waited for that.
     still = min(leg.stage_age, decode[1].stage_age) if decode else leg.stage_age
     if still < patience(view):
-        return _judge(prefill, "moving", "its KV is being handed over")
+        why = "its KV is being handed over" if leg.stage == "inflight" else "decode is about to ask for it"
+        return _judge(prefill, "moving", why)
     name = decode[0].name if decode else (decode_name or (leg.peer or "decode").split("/")[0])
     other = facts.engine(name)
     if decode is None and (other is None or not other.fresh):
@@ -125,7 +126,7 @@ def _no_pages(prefill: Side, decode: tuple[EngineView, Leg]) -> Judgement:
 def _pinned(prefill: tuple[EngineView, Leg], decode: tuple[EngineView, Leg]) -> Judgement:
     """Both sides hold it and no byte moves: the waiting side tells which message was lost."""
     (view, leg), (other, peer) = prefill, decode
-    if leg.waiting_on == "want":
+    if leg.waiting_on in ("want", "decode"):
         why = f"{other.name} asked for its pages ({peer.stage}), {view.name} never saw the Want"
         return _judge(prefill, "stuck", why, "want")
     if leg.waiting_on == "taken" and peer.stage in ("preallocated", "transferring"):

@@ -12,10 +12,11 @@ ENGINE_EXITS = {
     2: "a wrong flag, variable or file",
     70: "the engine's own fault",
     71: "a rank process died",
-    72: "a rank process froze",
+    72: "one of its processes froze",
     PORT_TAKEN: "a port was in use",
     74: "the model is missing or damaged",
     75: "the path between two hosts does not carry KV",
+    76: "its scheduler made no progress",
 }
 
 

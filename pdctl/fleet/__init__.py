@@ -15,6 +15,7 @@
     Profile.env_for(role) -> dict[str, Value]                role: prefill | decode | both | router
     engine_env(fleet, engine|router) -> dict[str, Value]     profile, then the fleet file's own `env`
     chain_problems(values: Mapping[str, float]) -> list[str] timeouts out of order, as sentences
+    refuse_disorder(fleet)                                   (pdctl.fleet.order) the same over every edge
     known() -> dict[str, Variable]                           (pdctl.fleet.catalogue) the PD_* variables
     set_value / set_verified                                 (pdctl.fleet.edit) edit a profile, keep comments
     read_token(fleet) -> str                                 (pdctl.fleet.tokens) for Authorization: Bearer

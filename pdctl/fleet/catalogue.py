@@ -28,6 +28,8 @@ class Variable:
 
     def problem(self, text: str) -> str:
         """Why `text` is no value of this variable; empty when it is one. The text is not repeated."""
+        if self.unit == "switch":
+            return "" if text in ("0", "1") else 'must be "0" or "1".'
         try:
             value = float(text)
         except ValueError:
@@ -58,6 +60,13 @@ def known() -> dict[str, Variable]:
     text = shipped_text("profiles", "catalogue/engine.toml")
     data = tomllib.loads(text)
     return {env: Variable(env=env, **row) for env, row in data["variables"].items()}
+
+
+@cache
+def deadline_order() -> tuple[tuple[str, str, str], ...]:
+    """(inner, outer, why inner < outer): the order in which the deadlines of one request must fire."""
+    rows = tomllib.loads(shipped_text("profiles", "catalogue/engine.toml"))["order"]
+    return tuple((row["inner"], row["outer"], row["why"]) for row in rows)
 
 
 @cache

@@ -8,33 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pdctl.fleet.catalogue import deadline_order
+
 TRANSFER = "PD_DECODE_TRANSFER_TIMEOUT"
 PREALLOC = "PD_DECODE_PREALLOC_TIMEOUT"
 INFLIGHT = "PD_PREFILL_INFLIGHT_TIMEOUT"
+QUEUE = "PD_QUEUE_TIMEOUT"
 IDLE = "PD_ROUTER_IDLE_TIMEOUT"
 TOTAL = "PD_ROUTER_TOTAL_TIMEOUT"
-
-# (inner, outer, why inner < outer)
-ORDER: tuple[tuple[str, str, str], ...] = (
-    (
-        TRANSFER,
-        INFLIGHT,
-        "decode must give up first, so that no page is freed while it still reads",
-    ),
-    (
-        PREALLOC,
-        INFLIGHT,
-        "a wait for free decode pages is legitimate and must end under its own name",
-    ),
-    (INFLIGHT, IDLE, "the router must not call a request silent while its transfer may still finish"),
-    (IDLE, TOTAL, "a silent request must be named as silent, not as too long"),
-)
 
 
 def chain_problems(values: Mapping[str, float]) -> list[str]:
     """One sentence for every pair out of order; a pair with a value unknown here is left out."""
     return [
         f"{inner}={values[inner]:g} must be below {outer}={values[outer]:g}: {why}."
-        for inner, outer, why in ORDER
+        for inner, outer, why in deadline_order()
         if inner in values and outer in values and values[inner] >= values[outer]
     ]

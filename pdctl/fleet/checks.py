@@ -6,16 +6,19 @@ from collections.abc import Iterator
 
 from pdctl.fleet.catalogue import known
 from pdctl.fleet.foreign import check_foreign
-from pdctl.fleet.names import nearest
+from pdctl.fleet.hosts import check_hosts
+from pdctl.fleet.names import UNPRINTABLE, nearest, unprintable
 from pdctl.fleet.problems import Keys, TomlFile
-from pdctl.fleet.schema import EngineTable, FleetFile, HostTable, RouterTable
+from pdctl.fleet.schema import EngineTable, FleetFile, RouterTable
 
 ROUTER: Keys = ("router",)
 
 
 def check_fleet(file: TomlFile, spec: FleetFile) -> None:
     """Note every problem in `file`; nothing is raised here."""
-    _hosts(file, spec)
+    _printable(file, (), file.data)
+    check_hosts(file, spec)
+    _placed(file, spec)
     _ports(file, spec)
     _names(file, spec)
     _profiles(file, spec)
@@ -39,41 +42,26 @@ def _units(spec: FleetFile) -> Iterator[tuple[Keys, EngineTable | RouterTable]]:
         yield ROUTER, spec.router
 
 
-def _hosts(file: TomlFile, spec: FleetFile) -> None:
-    for name, host in spec.hosts.items():
-        _host(file, ("hosts", name), host)
+def _placed(file: TomlFile, spec: FleetFile) -> None:
+    """Units are on hosts that there are, and what those must find there is named so that they can."""
     for keys, unit in _units(spec):
         if unit.host not in spec.hosts:
             file.problem((*keys, "host"), f"there is no such host. {nearest(unit.host, spec.hosts)}")
-    control = spec.fleet.control
-    if control is not None and control not in spec.hosts:
-        file.problem(("fleet", "control"), f"there is no such host. {nearest(control, spec.hosts)}")
+    remote = next((n for n, host in spec.hosts.items() if host.transport == "ssh"), None)
+    if spec.model is not None and remote and not spec.model.path.startswith(("/", "~")):
+        file.problem(("model", "path"), f"is relative to this file; {remote} needs an absolute path.")
 
 
-def _host(file: TomlFile, keys: Keys, host: HostTable) -> None:
-    if host.transport == "local":
-        for key in ("ssh", "user", "port", "identity_file"):
-            if getattr(host, key) is not None:
-                file.problem((*keys, key), 'is for transport = "ssh"; this host is local.')
-        return
-    if _loopback(host.address):
-        file.problem(
-            (*keys, "address"), f"is {host.address}; peers and routers need one that they can reach."
-        )
-    if host.units == "process":
-        file.problem((*keys, "units"), "process is for this machine; hosts over SSH run systemd.")
-    if host.root is not None and not host.root.startswith("/"):
-        file.problem((*keys, "root"), f"{host.root} is no absolute path.")
-    if host.scope == "user" and host.root is None:
-        file.problem((*keys, "root"), 'is needed with scope = "user": a folder that the user may write.')
-    if host.runtime == "existing" and host.python is None:
-        file.problem((*keys, "python"), 'is needed with runtime = "existing": the Python that runs engines.')
-    if host.wheels is not None and host.runtime != "wheelhouse":
-        file.problem((*keys, "wheels"), 'is for runtime = "wheelhouse".')
-
-
-def _loopback(address: str) -> bool:
-    return address == "localhost" or address.startswith("127.") or address in ("::1", "0.0.0.0", "::")
+def _printable(file: TomlFile, keys: Keys, value: object) -> None:
+    """No word of a unit, an environment or a command may hold a line break, and none needs one."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _printable(file, (*keys, key), inner)
+    elif isinstance(value, list):
+        for inner in value:
+            _printable(file, keys, inner)
+    elif isinstance(value, str) and unprintable(value):
+        file.problem(keys, UNPRINTABLE)
 
 
 def _ports(file: TomlFile, spec: FleetFile) -> None:
@@ -111,19 +99,26 @@ def _profiles(file: TomlFile, spec: FleetFile) -> None:
             file.problem(keys, f"there is no profile {name} in {folder}. {nearest(name, present)}".strip())
 
 
-# What both sides of an edge must hold equal; the engine's own default stands where a key is left out.
-_SHARED: dict[str, object] = {"page_size": 16, "dtype": "float32"}
+# The engine's own defaults, which stand where a key is left out.
+_PAGE_SIZE, _DTYPE = 16, "float32"
 
 
 def _agree(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
-    """Engines of one cell exchange KV pages, so their shape is one: the first engine's counts."""
-    for field, default in _SHARED.items():
-        values = {name: getattr(engine, field) or default for name, engine in engines.items()}
-        first = next(iter(values), "")
-        for name, value in values.items():
-            if value != values[first]:
-                text = f"is {value}, but {first} of this cell has {values[first]}; no KV could pass."
-                file.problem((*keys, "engines", name, field), text)
+    """Engines of one cell exchange KV: its dtype is the first engine's, and of the page sizes of two that
+    pair one is a multiple of the other."""
+    first = next(iter(engines), "")
+    for name, engine in engines.items():
+        mine, wanted = engine.dtype or _DTYPE, engines[first].dtype or _DTYPE
+        if mine != wanted:
+            text = f"is {mine}, but {first} of this cell has {wanted}; no KV could pass."
+            file.problem((*keys, "engines", name, "dtype"), text)
+        for peer, other in engines.items():
+            small, large = sorted((engine.page_size or _PAGE_SIZE, other.page_size or _PAGE_SIZE))
+            if (engine.role, other.role) == ("decode", "prefill") and large % small:
+                text = f"is {engine.page_size or _PAGE_SIZE}, but {peer} of this cell has "
+                text += f"{other.page_size or _PAGE_SIZE}; one must be a multiple of the other."
+                file.problem((*keys, "engines", name, "page_size"), text)
+                break
 
 
 def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:

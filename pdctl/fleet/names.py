@@ -1,9 +1,16 @@
-"""Nearest valid names, said the same way everywhere."""
+"""Names and words of fleet files and profiles: the nearest valid one, and what none may hold."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+UNPRINTABLE = "holds a line break or another control character."
+
+
+def unprintable(text: str) -> bool:
+    """Whether no unit file, environment or command line can hold the text as one word."""
+    return any(ord(c) < 32 or ord(c) == 127 for c in text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -79,11 +79,17 @@ class TomlFile:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError("toml_syntax", f"{path} is not UTF-8 text.") from None
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        detail = f"{path}:{line}: byte {error.object[error.start]:#04x} is not UTF-8."
+        raise ConfigError("toml_syntax", f"{path} is not UTF-8 text.", details=[detail]) from None
     except OSError as error:
         raise ConfigError("unreadable", f"{path} cannot be read: {error.strerror}.") from None
+    if text.startswith("\ufeff"):
+        detail = f"{path}:1: a byte order mark; save the file as UTF-8 without one."
+        raise ConfigError("toml_syntax", f"{path} is not valid TOML.", details=[detail])
+    return text
 
 
 def _sentence(model: type[BaseModel], keys: Keys, item: Any, bad_key: bool) -> str:

@@ -10,7 +10,7 @@ from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue import known, other_names, side_applies
 from pdctl.fleet.chain import chain_problems
 from pdctl.fleet.model import Engine, Fleet, Router
-from pdctl.fleet.names import nearest
+from pdctl.fleet.names import UNPRINTABLE, nearest, unprintable
 from pdctl.fleet.problems import TomlFile
 from pdctl.fleet.schema import ProfileFile, Verified
 from pdctl.fleet.secretfile import read_secrets
@@ -98,6 +98,8 @@ def _check(file: TomlFile, spec: ProfileFile, name: str) -> None:
     for env, row in spec.values.items():
         variable = known().get(env)
         at = ("values", env)
+        if unprintable(row.value):
+            file.problem((*at, "value"), UNPRINTABLE)
         if variable is None:
             if env in other_names():
                 file.problem(at, "is written by pdctl for each unit and cannot be in a profile.")

@@ -11,13 +11,16 @@ from pdctl.fleet.names import nearest
 from pdctl.flows import admin
 from pdctl.flows.context import Context
 
+ANY = "prefill or decode"
 # Fault point -> (role of the engine that has it, what it does).
 FAULTS: dict[str, tuple[str, str]] = {
     "stall-transfer": ("prefill", "writes of the next `count` rooms are held and never posted"),
     "slow-transfer": ("prefill", "every write waits `value` seconds"),
+    "fail-post": ("prefill", "a write ends in an error behind its first slice"),
     "lose-want": ("prefill", "decode's request for pages is dropped"),
     "lose-done": ("prefill", "the word that all is written is not sent"),
     "refuse-pages": ("decode", "no request is granted pages"),
+    "stop-steps": (ANY, "no batch is run, all else goes on"),
 }
 
 
@@ -48,7 +51,7 @@ def arm(ctx: Context, engine: Engine, name: str, count: int = 1, value: float = 
     if name not in FAULTS:
         raise ConfigError("unknown_fault", f"{name} is not a fault point.", nearest(name, FAULTS))
     role = FAULTS[name][0]
-    if engine.role != role:
+    if role not in (engine.role, ANY):
         raise ConfigError("wrong_role", f"{name} is a fault of a {role}; {engine.name} is a {engine.role}.")
     body = {"name": name, "armed": True, "count": count, "value": value}
     admin.post(ctx, engine.url, "faults", body, drill=True)

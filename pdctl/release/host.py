@@ -17,7 +17,8 @@ from pdctl.release.build import Release, pack
 from pdctl.release.lock import Lock
 from pdctl.release.runtime import Facts, Runtime, needed_dists
 from pdctl.release.wheels import Wheel
-from pdctl.transport.base import Transport, checked
+from pdctl.remote.tool import make_root
+from pdctl.transport.base import Transport
 from pdctl.transport.command import Command
 
 QUICK = 60.0
@@ -27,7 +28,6 @@ VENV = 1800.0
 # Seconds for any transfer, and the slowest link that is worth waiting for, bytes a second.
 SEND, SLOWEST = 60.0, 1 << 20
 _REFUSED = 3
-_MAKE = 'mkdir -p -- "$1" && chown "$2" "$1"'
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,7 @@ class HostReleases:
 
     def make_root(self) -> None:
         """Made as root and given to the login user."""
-        login = checked(
-            self._transport, Command(("id", "-un")), QUICK, "asking who is logged in"
-        ).text.strip()
-        command = Command(("sh", "-c", _MAKE, "sh", self._host.root, login), root=True)
-        checked(self._transport, command, QUICK, f"making {self._host.root}")
+        make_root(self._transport, self._host.root)
 
     def send(self, wheels: Sequence[Wheel], there: frozenset[str]) -> frozenset[str]:
         """Those wheels that the host lacks; their digests."""

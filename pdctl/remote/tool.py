@@ -45,7 +45,12 @@ def _make(transport: Transport, root: str) -> bool:
     """Whether `root` was made now; one that is there already is left as it is."""
     if transport.run(Command(("test", "-d", root)), QUICK).rc == 0:
         return False
+    make_root(transport, root)
+    return True
+
+
+def make_root(transport: Transport, root: str) -> None:
+    """Made as root and given to the login user."""
     login = checked(transport, Command(("id", "-un")), QUICK, "asking who is logged in").text.strip()
     command = Command(("sh", "-c", _MAKE, "sh", root, login), root=True)
     checked(transport, command, QUICK, f"making {root}")
-    return True

@@ -31,6 +31,11 @@ def show_plan(plan: Plan, applied: bool = False, broken: Mapping[str, PdctlError
             print(f"  {_sign(pending)} {pending.step.describe}")
             for line in pending.differences:
                 print(f"      {line}")
+    checks = [p for p in plan.pending if p.step.id.startswith("preflight/")]
+    if steps and checks:
+        print("before anything is switched")
+        for pending in checks:
+            print(f"  ? {pending.step.describe}")
     if plan.changes and not steps:
         print("what serves has not been proved since an earlier deploy ended early")
     print(counted(plan))

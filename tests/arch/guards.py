@@ -16,11 +16,17 @@ Modules = dict[str, Module]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # Modules and calls that run what they read, or turn bytes from elsewhere into objects.
-EXECUTABLE_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle"}
-EXECUTABLE_CALLS = {"eval", "exec"}
+EXECUTABLE_MODULES = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+# Queues, pipes and managers of these pickle whatever they carry, and their listeners take it from a network.
+PICKLING_MODULES = {"multiprocessing", "torch.multiprocessing", "torch.distributed.rpc", "xmlrpc", "yaml"}
+EXECUTABLE_CALLS = {"eval", "exec", "compile", "__import__"}
 PICKLING_CALLS = {
     "torch.load",
     "torch.save",
+    "np.load",
+    "numpy.load",
+    "np.save",
+    "numpy.save",
     *(
         f"dist.{n}"
         for n in (
@@ -127,6 +133,8 @@ def executable(modules: Modules) -> Iterator[str]:
         for name, line in module.imports:
             if name.partition(".")[0] in EXECUTABLE_MODULES:
                 yield f"{module.at(line)}: {name} turns bytes into code."
+            if any(name == m or name.startswith(m + ".") for m in PICKLING_MODULES):
+                yield f"{module.at(line)}: {name} pickles what it carries."
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Call):
                 called = _dotted(node.func)

@@ -2,7 +2,8 @@
 
 Both writers sit in this process over pools of the same shape and send the same pages to the same places.
 "Engine" is what a Post costs from its submission to its report, threads and all; "raw" is make_prepped_xfer,
-transfer and a poll until it is done.
+transfer and a poll until it is done. "Verified" is the engine's with checksums of what was stored, and then
+of as many pages on the receiver's behalf: what PD_KV_CHECKSUM=1 adds to a transfer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ import torch
 from nixl._api import nixl_agent, nixl_agent_config
 
 from engine.transfer.agent import AgentThread
-from engine.transfer.commands import AddPeer, AgentInfo, PeerAdded, PeerError, Post, Posted, PostError, Report
+from engine.transfer.commands import (
+    AddPeer,
+    AgentInfo,
+    Check,
+    Checked,
+    PeerAdded,
+    PeerError,
+    Post,
+    Posted,
+    PostError,
+    Report,
+)
 from engine.transfer.layout import page_bytes
 from tests.bench.procs import BenchError, Procs
 from tests.bench.stats import show, spread, table
@@ -68,13 +80,30 @@ class EngineWriter:
             if isinstance(report, kind):
                 return
 
-    def write(self, src: list[int], dst: list[int]) -> float:
-        """Seconds from submission to report."""
+    def write(self, src: list[int], dst: list[int], sums: bool = False) -> float:
+        """Seconds from submission to report; with `sums` to that of the receiver's too."""
         self._seq += 1
+        tokens = len(src) * SHAPE.page_size
         start = time.perf_counter()
-        self._thread.submit(Post(room=1, seq=self._seq, peer="target", src=src, dst=dst))
+        post = Post(
+            room=1, seq=self._seq, peer="target", src=src, dst=dst, sums=src if sums else [], tokens=tokens
+        )
+        self._thread.submit(post)
         self._wait(Posted)
+        if sums:
+            self._thread.submit(Check(room=1, ticket=1, pages=dst, tokens=tokens))
+            self._wait(Checked)
         return time.perf_counter() - start
+
+
+class VerifiedWriter:
+    """What PD_KV_CHECKSUM=1 makes of a transfer, both ends' sums on the engine's one transfer thread."""
+
+    def __init__(self, engine: EngineWriter) -> None:
+        self._engine = engine
+
+    def write(self, src: list[int], dst: list[int]) -> float:
+        return self._engine.write(src, dst, sums=True)
 
 
 class RawWriter:
@@ -110,9 +139,10 @@ class RawWriter:
         return time.perf_counter() - start
 
 
-def _alternate(
-    writers: dict[str, EngineWriter | RawWriter], pages: int, count: int
-) -> dict[str, list[float]]:
+Writer = EngineWriter | RawWriter | VerifiedWriter
+
+
+def _alternate(writers: dict[str, Writer], pages: int, count: int) -> dict[str, list[float]]:
     """`count` writes of `pages` random pages each way, in turn, the order changing; seconds a write."""
     rng = random.Random(pages)
     times: dict[str, list[float]] = {name: [] for name in writers}
@@ -136,7 +166,11 @@ def run(count: int, logs: Path) -> tuple[str, dict[str, object]]:
         target = msgspec.msgpack.decode(info_file.read_bytes(), type=AgentInfo)
         engine = EngineWriter(target)
         try:
-            writers: dict[str, EngineWriter | RawWriter] = {"engine": engine, "raw nixl": RawWriter(target)}
+            writers: dict[str, Writer] = {
+                "engine": engine,
+                "raw nixl": RawWriter(target),
+                "verified": VerifiedWriter(engine),
+            }
             found = {pages: _alternate(writers, pages, count) for pages in SIZES}
         finally:
             engine.thread.stop()
@@ -149,12 +183,14 @@ def _report(found: dict[int, dict[str, list[float]]], count: int) -> tuple[str, 
         size = pages * PAGE
         rate = {name: [size / t / 1e9 for t in each] for name, each in times.items()}
         shares = [r / e for e, r in zip(times["engine"], times["raw nixl"], strict=True)]
+        costs = [v / e - 1 for e, v in zip(times["engine"], times["verified"], strict=True)]
         rows.append(
             [
                 f"{pages} pages, {size / 1e6:.1f} MB",
                 *(show(times[n], 1e3, 3) for n in times),
                 *(f"{spread(rate[n])['median']:.1f}" for n in rate),
                 f"{spread(shares)['median']:.2f}",
+                f"{100 * spread(costs)['median']:.0f} %",
             ]
         )
         levels.append(
@@ -164,8 +200,10 @@ def _report(found: dict[int, dict[str, list[float]]], count: int) -> tuple[str, 
                 "seconds": {n: spread(t) for n, t in times.items()},
                 "gb_per_s": {n: spread(r) for n, r in rate.items()},
                 "engine_over_raw": spread(shares),
+                "checksum_cost": spread(costs),
             }
         )
-    head = ["write", "engine ms", "raw ms", "engine GB/s", "raw GB/s", "engine/raw"]
+    head = ["write", "engine ms", "raw ms", "verified ms"]
+    head += ["engine GB/s", "raw GB/s", "verified GB/s", "engine/raw", "checksums add"]
     text = f"{count} writes each way in turn, random pages, one descriptor a page\n{table(head, rows)}"
     return text, {"levels": levels}

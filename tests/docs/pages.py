@@ -10,7 +10,7 @@ from typing import Any
 
 import typer.main
 
-from engine.core.settings import OTHER_ENV, SETTINGS
+from engine.core.settings import BY_NAME, ORDER, OTHER_ENV, SETTINGS, SWITCH
 from pdctl import contracts
 from pdctl.cli.app import root
 from pdctl.exits import MEANING
@@ -36,13 +36,16 @@ def settings() -> str:
         [
             f"`{s.env}`",
             f"`{s.name}`",
-            f"{s.default:g} {s.unit}",
-            f"{s.low:g}..{s.high:g}",
+            ("0 (off)", "1 (on)")[int(s.default)] if s.unit == SWITCH else f"{s.default:g} {s.unit}",
+            "0 or 1" if s.unit == SWITCH else f"{s.low:g}..{s.high:g}",
             s.side,
             "yes" if s.live else "at start",
             s.reason,
         ]
         for s in SETTINGS
+    ]
+    order = [
+        [f"`{BY_NAME[i].env}`", f"`{BY_NAME[o].env}`", f"{why[0].upper()}{why[1:]}."] for i, o, why in ORDER
     ]
     other = [[f"`{name}`", WHERE_OTHER.get(name, "")] for name in OTHER_ENV]
     return "\n".join(
@@ -55,6 +58,14 @@ def settings() -> str:
             "its source and since when are in `timeouts` of `GET /v1/state`.",
             "",
             _table(head, rows),
+            "",
+            "## Order",
+            "",
+            "The deadlines of one request must fire from the inside out. A start with two in the wrong order",
+            "is refused, as far as one process knows both: what its environment says, and the defaults of",
+            "what it reads itself.",
+            "",
+            _table(["Must be below", "this one", "Why"], order),
             "",
             "## Variables that are not timeouts",
             "",

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,12 @@ import httpx
 import psutil
 
 START = 120.0
+# A client each call would load the machine's certificates each time, which costs more than the call.
+HTTP = httpx.Client(
+    verify=False,
+    trust_env=False,
+    limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+)
 
 
 def free_port() -> int:
@@ -71,10 +78,10 @@ class Process:
         return [p.pid for p in psutil.Process(self.pid).children()]
 
     def state(self) -> dict[str, Any]:
-        return dict(httpx.get(f"{self.url}/v1/state", timeout=3.0).json())
+        return dict(HTTP.get(f"{self.url}/v1/state", timeout=3.0).json())
 
     def ready(self) -> bool:
-        return httpx.get(f"{self.url}/ready", timeout=3.0).status_code == 200
+        return HTTP.get(f"{self.url}/ready", timeout=3.0).status_code == 200
 
     def tail(self, lines: int = 30) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -190,7 +197,7 @@ class Stack:
 
     def admin(self, at: str, verb: str, /, **args: object) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.token}", "X-Drill-Token": self.drill}
-        answer = httpx.post(f"{self[at].url}/admin/{verb}", json=args, headers=headers, timeout=10.0)
+        answer = HTTP.post(f"{self[at].url}/admin/{verb}", json=args, headers=headers, timeout=10.0)
         assert answer.status_code == 200, f"{verb} at {at}: {answer.status_code} {answer.text}"
         return dict(answer.json())
 
@@ -201,11 +208,25 @@ class Stack:
         key = "text" if isinstance(prompt, str) else "input_ids"
         params = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
         body = {key: prompt, "sampling_params": params, **extra}
-        return httpx.post(f"{self[name].url}/generate", json=body, timeout=timeout)
+        return HTTP.post(f"{self[name].url}/generate", json=body, timeout=timeout)
 
     def ids(self, name: str, prompt: str | list[int], tokens: int = 16) -> list[int]:
         answer = self.complete(name, prompt, tokens)
         assert answer.status_code == 200, f"{answer.status_code} {answer.text}"
+        return list(answer.json()["output_ids"])
+
+    def pair_ids(self, prefill: str, decode: str, prompt: str, tokens: int = 16) -> list[int]:
+        """Both legs of one request at once, as a router sends them; AssertionError when either fails."""
+        room: dict[str, object] = {
+            "bootstrap_host": "127.0.0.1",
+            "bootstrap_port": bootstrap_port(self[prefill]),
+            "bootstrap_room": secrets.randbits(62) + 1,
+        }
+        with ThreadPoolExecutor(1) as pool:
+            leg = pool.submit(self.complete, prefill, prompt, tokens, 120.0, **room)
+            answer = self.complete(decode, prompt, tokens, 120.0, **room)
+            for name, one in ((prefill, leg.result()), (decode, answer)):
+                assert one.status_code == 200, f"{name}: {one.status_code} {one.text}"
         return list(answer.json()["output_ids"])
 
     def baseline(self, *names: str, timeout: float = 20.0) -> None:

@@ -131,16 +131,10 @@ def test_bfloat16_pair_equals_bfloat16_single(tmp_path: Path, smollm: Path) -> N
         assert [s.ids("router", p, 24) for p in ("Paris is", "def add(a, b):")] == wanted
 
 
-def test_a_pair_that_cannot_work_says_why(tmp_path: Path, smollm: Path) -> None:
-    """Page sizes that differ are refused at the link by name, not found out by a hanging request."""
-    with stack(tmp_path, smollm) as s:
-        s.engine("prefill-0", "prefill", page_size=16).wait_ready()
-        s.engine("decode-0", "decode", page_size=32)
-        errors = wait_for(
-            "the refusal to show",
-            lambda: [p["error"] for p in s["decode-0"].state()["peers"] if p["error"]],
-            60.0,
-        )
-        assert "page_size" in errors[0]
-        assert "page_size" in s["decode-0"].state()["not_ready"][0]
-        assert not s["decode-0"].ready()
+def test_a_stopped_engine_says_so_to_what_it_does_not_finish(fresh: Stack) -> None:
+    fresh.engine("single", "both", env={"PD_DRAIN_TIMEOUT": "0"}).wait_ready()
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(fresh.complete, "single", "Count:", 2000)
+        wait_for("the request to run", lambda: fresh["single"].state()["queues"]["running"]["depth"])
+        assert fresh["single"].end() == 0
+        assert (answer.result().status_code, answer.result().json()["error"]["code"]) == (503, "draining")

@@ -56,17 +56,6 @@ def test_neighbours_of_a_stalled_transfer_are_served(pair: Stack) -> None:
     pair.admin("prefill-0", "timeouts", inflight=120)
 
 
-def test_a_lost_want_and_a_lost_done_end_at_a_named_deadline(pair: Stack) -> None:
-    pair.admin("prefill-0", "timeouts", inflight=2.0)
-    for fault in ("lose-want", "lose-done"):
-        pair.admin("prefill-0", "faults", name=fault, armed=True, count=1)
-        answer = pair.complete("router", f"Something is lost: {fault}", timeout=30.0)
-        assert answer.status_code == 504, f"{fault}: {answer.text}"
-        assert answer.json()["error"]["code"] == "kv_transfer_timeout"
-        pair.baseline("prefill-0", "decode-0")
-    pair.admin("prefill-0", "timeouts", inflight=120)
-
-
 def test_slow_transfers_are_slow_and_not_failed(pair: Stack) -> None:
     pair.admin("prefill-0", "faults", name="slow-transfer", armed=True, value=0.3)
     began = time.monotonic()

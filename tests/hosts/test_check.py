@@ -215,6 +215,7 @@ def sent(host: LabHost) -> int:
     return int(link["stats64"]["tx"]["bytes"])
 
 
+@pytest.mark.slow
 def test_a_transfer_over_a_path_that_breaks_ends_at_its_own_deadline(fleet: Fleet, lab: Lab) -> None:
     """NIXL itself says nothing of a partition for minutes."""
     with fleet.context() as ctx:

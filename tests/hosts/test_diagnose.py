@@ -93,6 +93,37 @@ def serving(fleet: Fleet, hosts: list[LabHost]) -> Iterator[Fleet]:
     yield fleet
 
 
+def test_a_disk_that_fills_up_is_said(serving: Fleet, hosts: list[LabHost]) -> None:
+    """The folder of the fleet moves to a small disk while it serves."""
+    root = "/opt/pdctl/chk"
+    hosts[1].sh(f"mount -t tmpfs -o size=20M tmpfs {root} && head -c 19M /dev/zero >{root}/dump")
+    try:
+        finding = serving.codes()["PD402"]
+    finally:
+        hosts[1].sh(f"umount {root}")
+    assert finding["subject"] == "h2" and finding["severity"] == "error" and "is full" in finding["summary"]
+    assert "PD402" not in serving.codes()
+
+
+def test_a_host_that_is_away_skips_its_rules_aloud_and_costs_seconds(serving: Fleet, lab: Lab) -> None:
+    lab.freeze("h2")
+    document = serving.diagnose()
+    lab.thaw("h2")
+    assert document["seconds"] < 15.0
+    skipped = {(s["code"], s["subject"]) for s in document["rules"]["skipped"]}
+    assert {("PD401", "h2"), ("PD402", "h2"), ("PD201", "decode-0")} <= skipped
+
+
+def test_a_router_restarted_by_hand_is_named_and_a_deploy_is_not(
+    serving: Fleet, hosts: list[LabHost]
+) -> None:
+    assert "PD204" not in serving.codes(), "pdctl's own starts are asked for"
+    hosts[0].sh(f"systemctl restart {ROUTER}")
+    found = serving.codes()["PD204"]
+    assert found["subject"] == "router" and "by hand" in found["summary"]
+    serving.pdctl("restart", "router", "--yes")
+
+
 def test_a_decode_restarted_by_hand_is_named_at_once_with_the_side_that_was_not(
     serving: Fleet, hosts: list[LabHost]
 ) -> None:
@@ -106,17 +137,6 @@ def test_a_decode_restarted_by_hand_is_named_at_once_with_the_side_that_was_not(
     assert any("prefill-0 linked to its new life" in line for line in first["evidence"])
 
 
-def test_a_router_restarted_by_hand_is_named_and_a_co_restart_is_not(
-    serving: Fleet, hosts: list[LabHost]
-) -> None:
-    serving.heal()
-    assert "PD204" not in serving.codes(), "pdctl's own starts are asked for"
-    hosts[0].sh(f"systemctl restart {ROUTER}")
-    found = serving.codes()["PD204"]
-    assert found["subject"] == "router" and "by hand" in found["summary"]
-    serving.pdctl("restart", "router", "--yes")
-
-
 @contextlib.contextmanager
 def stranger(host: LabHost, port: int) -> Iterator[None]:
     code = f"import socket,time; s=socket.create_server(('0.0.0.0',{port})); time.sleep(600)"
@@ -128,6 +148,7 @@ def stranger(host: LabHost, port: int) -> Iterator[None]:
         host.sh("systemctl stop stranger")
 
 
+@pytest.mark.slow
 def test_a_stranger_on_an_engines_port_is_the_cause_of_its_crash_loop(
     serving: Fleet, hosts: list[LabHost]
 ) -> None:
@@ -143,6 +164,7 @@ def test_a_stranger_on_an_engines_port_is_the_cause_of_its_crash_loop(
     serving.heal()
 
 
+@pytest.mark.slow
 def test_a_decode_that_cannot_reach_its_prefill_is_told_from_one_that_is_down(
     serving: Fleet, hosts: list[LabHost], lab: Lab
 ) -> None:
@@ -169,6 +191,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_a_co_restart_proves_what_is_gone_on_every_host_and_holds_at_what_is_not(
     serving: Fleet, hosts: list[LabHost]
 ) -> None:
@@ -183,24 +206,3 @@ def test_a_co_restart_proves_what_is_gone_on_every_host_and_holds_at_what_is_not
     assert cell["failed_at"] == "prove" and "decode-0: port 21003, held by pid" in cell["reason"]
     assert "stranger.service" in cell["reason"]
     serving.heal()
-
-
-def test_a_disk_that_fills_up_is_said(serving: Fleet, hosts: list[LabHost]) -> None:
-    """The folder of the fleet moves to a small disk while it serves."""
-    root = "/opt/pdctl/chk"
-    hosts[1].sh(f"mount -t tmpfs -o size=20M tmpfs {root} && head -c 19M /dev/zero >{root}/dump")
-    try:
-        finding = serving.codes()["PD402"]
-    finally:
-        hosts[1].sh(f"umount {root}")
-    assert finding["subject"] == "h2" and finding["severity"] == "error" and "is full" in finding["summary"]
-    assert "PD402" not in serving.codes()
-
-
-def test_a_host_that_is_away_skips_its_rules_aloud_and_costs_seconds(serving: Fleet, lab: Lab) -> None:
-    lab.freeze("h2")
-    document = serving.diagnose()
-    lab.thaw("h2")
-    assert document["seconds"] < 15.0
-    skipped = {(s["code"], s["subject"]) for s in document["rules"]["skipped"]}
-    assert {("PD401", "h2"), ("PD402", "h2"), ("PD201", "decode-0")} <= skipped

@@ -1,4 +1,4 @@
-"""Real engines on real hosts, from nothing to the night: deploys, restarts, faults, rollbacks.
+"""Real engines on real hosts, from nothing to the night: deploys, and what keeps a cell from one.
 
 One fleet serves the module and the tests follow one another as an operator's day would.
 """
@@ -13,40 +13,17 @@ import pytest
 
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
-from pdctl.flows.co_restart import run as co_restart
-from pdctl.flows.co_restart.states import Stage
 from pdctl.flows.deploy.result import DeployFailed, State
-from pdctl.flows.deploy.rollback import plan_rollback
 from pdctl.flows.diagnose import diagnose
-from pdctl.flows.down import down
 from pdctl.flows.status import collect_status
-from pdctl.release.build import package_files
-from tests.hosts import hostpython
 from tests.hosts.lab.lab import Lab
-from tests.hosts.operator_home import make_home
-from tests.hosts.real_fleet import WAIT, RealFleet, make_fleet
+from tests.hosts.real_fleet import RealFleet, operated
 
 
 @pytest.fixture(scope="module")
 def night(lab: Lab, smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealFleet]:
-    if not hostpython.bind():
-        pytest.skip(
-            "the hosts have Python 3.11, these tests run on another: its libraries do not load there."
-        )
-    folder = tmp_path_factory.mktemp("night")
-    with pytest.MonkeyPatch.context() as patch, lab.inside():
-        make_home(folder / "home", lab)
-        patch.setenv("HOME", str(folder / "home"))
-        patch.delenv("SSH_AUTH_SOCK", raising=False)
-        for host in lab.hosts:
-            hostpython.install(host)
-        fleet = make_fleet(folder / "fleet", lab, smollm)
-        try:
-            yield fleet
-        finally:
-            lab.restore()
-            with fleet.context() as ctx:
-                down(ctx)
+    with operated(tmp_path_factory.mktemp("night"), lab, smollm) as fleet:
+        yield fleet
 
 
 def test_from_nothing_to_answers(night: RealFleet) -> None:
@@ -84,89 +61,41 @@ def test_kv_moves_between_hosts_over_tcp(night: RealFleet) -> None:
     assert sent > 180 * 30 * 3 * 64 * 2 * 4, f"{sent} bytes left h1"
 
 
-def test_a_changed_value_restarts_its_cell_alone_and_no_request_fails(night: RealFleet) -> None:
+def test_a_changed_profile_value_restarts_its_cell_alone_and_no_request_fails(night: RealFleet) -> None:
+    """Cell b has a profile of its own; cell a serves the load meanwhile."""
     pids = night.pids()
-    night.edit('host = "h3"\nport = 21013\npages = 256', 'host = "h3"\nport = 21013\npages = 250')
-    with night.load(20.0) as shots:
-        _, outcome = night.deploy()
+    night.edit('value = "20"', 'value = "25"', "profiles/b.toml")
+    with night.load() as shots:
+        made, outcome = night.deploy()
+    assert [p.step.id for p in made.plan.of("preflight")] == ["preflight/cell b"]
     assert outcome.exit is Exit.OK
     assert [g.group for g in outcome.groups if g.state is State.DONE] == ["cell b"]
     after = night.pids()
     assert {n for n in pids if pids[n] != after[n]} == {"prefill-1", "decode-1"}
     assert shots and [s.code for s in shots if not s.ok] == []
+    assert "PD_RANK_TIMEOUT=25" in night.lab.hosts[2].sh("cat /opt/pdctl/night/env/decode-1.env")
 
 
-def test_a_co_restart_across_hosts_under_load_fails_no_request(night: RealFleet) -> None:
-    old = {n: night.state(n)["incarnation"] for n in ("prefill-0", "decode-0")}
-    with night.load(30.0) as shots, night.context() as ctx:
-        report = co_restart.run(ctx, "a", night.said.append)
-    assert report.ok, report.document()
-    cell = report.cells[0]
-    assert cell.machine.stage is Stage.DONE
-    assert {s.engine: s.was for s in cell.starts} == old
-    assert all("gone" in line for line in cell.proof), cell.proof
-    assert shots and [s.code for s in shots if not s.ok] == []
-
-
-def test_a_release_that_breaks_goes_back_while_the_old_one_serves(
-    night: RealFleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = night.ask()
-    broken = dict(package_files())
-    serve = "engine/serve.py"
-    broken[serve] = broken[serve].replace(b"\ndef ", b"\nimport os; os._exit(70)\n\n\ndef ", 1)
-    assert broken[serve] != package_files()[serve]
-    with night.load(40.0) as shots, monkeypatch.context() as patch:
-        patch.setattr("pdctl.flows.deploy.planning.package_files", lambda: broken)
-        with pytest.raises(DeployFailed) as caught:
-            night.deploy()
-    outcome = caught.value.outcome
-    assert caught.value.exit is Exit.FINDINGS, caught.value.document()
-    states = [g.state for g in outcome.groups]
-    assert State.BACK in states and State.FAILED not in states, outcome.document()
-    assert night.ask() == before
-    assert shots and [s.code for s in shots if not s.ok] == []
-    assert night.changes() == [], "what serves is what the fleet file says"
-
-
-def test_a_rollback_goes_back_to_what_served_before(night: RealFleet) -> None:
-    assert "250" in (night.folder / "fleet.toml").read_text()
-    with night.context() as ctx:
-        made, target = plan_rollback(ctx, WAIT)
-    assert target.id and made.plan.changes
-    ids = [p.step.id for p in made.plan.pending if not p.step.gate]
-    assert any("b" in i for i in ids) and not any(i.startswith("co-restart/a") for i in ids), ids
-
-
-def test_a_decode_restarted_by_hand_on_its_host_is_named(night: RealFleet) -> None:
-    h2 = night.lab.hosts[1]
-    unit = "pdctl-decode@night-decode-0.service"
-    h2.sh(f"systemctl restart {unit}")
-    codes: list[str] = []
-
-    def named() -> bool:
-        with night.context() as ctx:
-            codes[:] = [f.finding.code for f in diagnose(ctx).verdict.findings]
-        return bool({"PD204", "PD501", "PD502"} & set(codes))
-
-    night.until(named, "a finding names the restart", 30.0)
-    night.until(lambda: night.state("router")["engines"][0]["ready"], "the pair is back")
-    assert "Paris" in night.ask()
-
-
-def test_a_frozen_engine_on_a_host_is_named(night: RealFleet) -> None:
-    pid = night.state("decode-0")["pid"]
-    h2 = night.lab.hosts[1]
-    h2.sh(f"kill -STOP {pid}")
+@pytest.mark.slow
+def test_a_stranger_on_a_port_stops_its_cell_and_the_old_one_serves_on(night: RealFleet) -> None:
+    h2, pids, current = night.lab.hosts[1], night.pids(), night.current()
+    night.edit("port = 21003", "port = 21903")
+    code = "import socket,time; s=socket.create_server(('0.0.0.0',21903)); time.sleep(600)"
+    h2.sh(f'systemd-run --unit=stranger --uid=dev python3 -c "{code}"')
     try:
-        with night.context() as ctx:
-            report = diagnose(ctx)
-        assert report.verdict.findings[0].finding.code == "PD202", report.verdict.summary
+        night.until(lambda: h2.sh("ss -Hltn 'sport = :21903'"), "the stranger listens")
+        done = night.pdctl("deploy", "--yes")
     finally:
-        h2.sh(f"kill -CONT {pid}")
-    night.until(lambda: all(e["ready"] for e in night.state("router")["engines"]), "all is ready again")
+        h2.sh("systemctl stop stranger")
+        night.edit("port = 21903", "port = 21003")
+    assert done.returncode == Exit.FINDINGS, done.stdout + done.stderr
+    assert "decode-0, ports: 21903 held by pid" in done.stderr and "wanted: 21903 free" in done.stderr
+    assert "systemctl stop stranger.service on h2" in done.stderr
+    assert (night.pids(), night.current()) == (pids, current)
+    assert "Paris" in night.ask() and night.changes() == []
 
 
+@pytest.mark.slow
 def test_a_host_that_is_gone_keeps_only_its_own_cell_from_a_deploy(night: RealFleet) -> None:
     night.edit("bootstrap_port = 21002", "token_budget = 500\nbootstrap_port = 21002")
     night.lab.crash("h3")

@@ -245,6 +245,7 @@ def test_a_lock_by_hand_holds_for_all(
     assert ann.run("lock", "status")[0] == Exit.OK
 
 
+@pytest.mark.slow
 def test_a_control_host_that_is_down_changes_nothing(
     lab: Lab, hosts: list[LabHost], ann: OperatorBox
 ) -> None:

@@ -7,7 +7,9 @@ last test has the real ones.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import platform
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +33,8 @@ from pdctl.release.runtime import Facts
 from pdctl.release.wheels import fetch
 from pdctl.remote.journal import Journal
 from pdctl.remote.recording import Executed
-from tests.hosts.lab.host import LabHost
+from tests.hosts.killed import dies
+from tests.hosts.lab.host import LabHost, until
 from tests.hosts.lab.lab import Lab
 from tests.pdctl.flows import fake_engine
 from tests.pdctl.release.conftest import make_wheel
@@ -64,9 +67,10 @@ class Away:
         assert old in text
         path.write_text(text.replace(old, new))
 
-    def deploy(self) -> tuple[Deploy, Outcome]:
+    def deploy(self, check: bool = False) -> tuple[Deploy, Outcome]:
+        """Without a preflight, unless its libraries are said to be those of the small lock."""
         with self.context() as ctx, Journal(ctx.fleet.paths.journal, "deploy") as journal:
-            made = plan_deploy(ctx, WAIT, restart)
+            made = plan_deploy(ctx, WAIT, restart, check=check)
             return made, apply_deploy(made, journal)
 
     def trips(self) -> dict[str, int]:
@@ -127,7 +131,7 @@ LOGINS = {
 }
 
 
-@pytest.fixture(params=list(LOGINS))
+@pytest.fixture(params=[pytest.param("root", marks=pytest.mark.slow), "ops", "dev"])
 def bare(
     request: pytest.FixtureRequest,
     hosts: list[LabHost],
@@ -169,28 +173,28 @@ def test_from_nothing_to_serving_and_then_nothing(bare: Away, hosts: list[LabHos
     assert set(trips) == {"h1", "h2"} and max(trips.values()) <= 3, trips
 
 
-def test_a_changed_file_of_code_makes_no_environment_anew(bare: Away, hosts: list[LabHost]) -> None:
-    bare.deploy()
-    with bare.context() as ctx:
-        root = ctx.fleet.hosts["h2"].root
-    venvs = hosts[1].sh(f"stat -c '%n %i %Y' {root}/venvs/*")
-    bare.files["engine/x.py"] = b"2"
-    bare.executed.clear()
-    made, _ = bare.deploy()
-    described = [p for p in made.plan.pending if p.step.id == "h2/release"]
-    assert described[0].differences[1:] == ("1 changed: engine/x.py",)
-    assert "h2/venv" not in [p.step.id for p in made.plan.pending]
-    assert hosts[1].sh(f"stat -c '%n %i %Y' {root}/venvs/*") == venvs
-    assert sum(done.bytes for done in bare.executed if done.host == "h2") < 400_000
-    assert hosts[1].sh(f"cat {root}/current/tree/engine/x.py") == "2"
-
-
 @pytest.fixture
 def plain(
     hosts: list[LabHost], home: Path, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Away]:
     table = f'runtime = "wheelhouse"\nwheels = "{wheels}"\n'
     yield from away(tmp_path / "fleet", hosts[:2], table, monkeypatch)
+
+
+def test_a_changed_file_of_code_makes_no_environment_anew(plain: Away, hosts: list[LabHost]) -> None:
+    plain.deploy()
+    with plain.context() as ctx:
+        root = ctx.fleet.hosts["h2"].root
+    venvs = hosts[1].sh(f"stat -c '%n %i %Y' {root}/venvs/*")
+    plain.files["engine/x.py"] = b"2"
+    plain.executed.clear()
+    made, _ = plain.deploy()
+    described = [p for p in made.plan.pending if p.step.id == "h2/release"]
+    assert described[0].differences[1:] == ("1 changed: engine/x.py",)
+    assert "h2/venv" not in [p.step.id for p in made.plan.pending]
+    assert hosts[1].sh(f"stat -c '%n %i %Y' {root}/venvs/*") == venvs
+    assert sum(done.bytes for done in plain.executed if done.host == "h2") < 400_000
+    assert hosts[1].sh(f"cat {root}/current/tree/engine/x.py") == "2"
 
 
 def test_a_full_disk_stops_before_anything_is_switched(plain: Away, hosts: list[LabHost]) -> None:
@@ -206,6 +210,22 @@ def test_a_full_disk_stops_before_anything_is_switched(plain: Away, hosts: list[
     assert outcome.exit is Exit.OK
 
 
+@pytest.mark.slow
+def test_a_deploy_killed_while_it_makes_the_environment_finishes(plain: Away, hosts: list[LabHost]) -> None:
+    def killed() -> None:
+        dies("within h2/venv")
+        plain.deploy()
+
+    child = multiprocessing.get_context("fork").Process(target=killed)
+    child.start()
+    child.join(120.0)
+    assert child.exitcode == -signal.SIGKILL
+    made, outcome = plain.deploy()
+    assert outcome.exit is Exit.OK and "h2/venv" in [p.step.id for p in made.plan.pending]
+    for host in hosts[:2]:
+        assert host.sh("find /opt/pdctl/away -name '.?*' -not -path '*/venvs/*/*'").split() == []
+
+
 def test_a_host_without_ensurepip_gets_a_pip_of_its_own_for_a_moment(
     plain: Away, hosts: list[LabHost]
 ) -> None:
@@ -218,6 +238,37 @@ def test_a_host_without_ensurepip_gets_a_pip_of_its_own_for_a_moment(
     finally:
         for host in hosts[:2]:
             host.sh("mv /usr/lib/python3.11/ensurepip.away /usr/lib/python3.11/ensurepip")
+
+
+def test_a_small_shm_and_a_strangers_port_stop_the_cell_before_the_switch(
+    plain: Away, hosts: list[LabHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdctl.flows.check.hosts.needed_dists", lambda: (["tinya", "tinyb"], []))
+    plain.deploy(check=True)
+    root, h2 = "/opt/pdctl/away", hosts[1]
+    pid = "systemctl show -P MainPID 'pdctl-decode@*'"
+    files = f"readlink {root}/current; cat {root}/units/decode-0.json; {pid}"
+    before = h2.sh(files)
+    plain.files["engine/x.py"] = b"2"
+    plain.edit("port = 21003", "port = 21903")
+    listens = "import socket,time; s=socket.create_server(('0.0.0.0',21903)); time.sleep(600)"
+    h2.sh(f'systemd-run --unit=stranger --uid=dev python3 -c "{listens}"')
+    h2.sh("mount -o remount,size=1M /dev/shm")
+    try:
+        until(lambda: h2.sh("ss -Hltn 'sport = :21903'"), what="the stranger listens")
+        with pytest.raises(DeployFailed) as caught:
+            plain.deploy(check=True)
+    finally:
+        h2.sh("systemctl stop stranger; mount -o remount,size=50% /dev/shm")
+    said = [caught.value.message, *caught.value.details]
+    assert "h2, shm: 1.0 MiB of 1.0 MiB free" in said[0] and caught.value.exit is Exit.FINDINGS
+    assert any(line.startswith("decode-0, ports: 21903 held by pid") for line in said), said
+    assert any("fix: systemctl stop stranger.service on h2" in line for line in said), said
+    assert h2.sh(files) == before, "nothing of it was switched"
+    states = {g.group: g.state for g in caught.value.outcome.groups}
+    assert states["cell a"] is State.STOPPED and states["router"] is not State.DONE
+    plain.deploy(check=True)
+    assert h2.sh(f"cat {root}/current/tree/engine/x.py") == "2"
 
 
 def test_a_host_that_cannot_be_reached_keeps_its_cell_back(plain: Away, lab: Lab) -> None:

@@ -15,7 +15,7 @@ from tests.pdctl.transport.contract import *  # noqa: F403
 from tests.pdctl.transport.contract import There
 
 
-@pytest.fixture(params=["root", "ops"])
+@pytest.fixture(params=[pytest.param("root", marks=pytest.mark.slow), "ops"])
 def there(request: pytest.FixtureRequest, hosts: list[LabHost], home: Path) -> Iterator[There]:
     h1 = hosts[0]
     folder = f"/home/{uuid.uuid4().hex}"

@@ -36,7 +36,15 @@ def bench(hosts: list[LabHost], home: Path, request: pytest.FixtureRequest) -> I
 
 
 every_way = pytest.mark.parametrize("bench", WAYS, indirect=True)
+# The same, with the third way left to the slow tests.
+most_ways = pytest.mark.parametrize(
+    "bench", ["root", "user", pytest.param("sudo", marks=pytest.mark.slow)], indirect=True
+)
 each_scope = pytest.mark.parametrize("bench", ["root", "user"], indirect=True)
+# For what takes long and is systemd's own doing in both scopes.
+system_scope = pytest.mark.parametrize(
+    "bench", ["root", pytest.param("user", marks=pytest.mark.slow)], indirect=True
+)
 
 
 @every_way
@@ -66,7 +74,7 @@ def test_a_unit_lives_and_leaves_nothing(bench: UnitBench) -> None:
     ).split() == [f"{bench.paths.root}/env:", f"{bench.paths.root}/run:", f"{bench.paths.root}/units:"]
 
 
-@every_way
+@most_ways
 def test_files_belong_to_the_login_and_specs_to_nobody_else(bench: UnitBench) -> None:
     bench.serving("decode-0")
     for path in (bench.paths.unit("decode-0"), bench.paths.run("decode-0")):
@@ -82,7 +90,7 @@ def test_a_killed_process_is_started_again(bench: UnitBench) -> None:
     assert status.started_by == "supervisor"
 
 
-@each_scope
+@system_scope
 def test_a_frozen_process_is_ended_by_the_watchdog(bench: UnitBench) -> None:
     first = bench.serving("decode-0", watchdog=1.0, restart_delay=2.0)
     bench.host.sh(f"kill -STOP {first.pid}")
@@ -93,7 +101,7 @@ def test_a_frozen_process_is_ended_by_the_watchdog(bench: UnitBench) -> None:
     assert not bench.alive(first.pid)
 
 
-@each_scope
+@system_scope
 def test_a_crash_loop_ends_failed_and_a_start_tries_anew(bench: UnitBench) -> None:
     spec = bench.install("decode-0", FAILS, "7", burst=3)
     bench.units.start("decode-0")
@@ -105,7 +113,7 @@ def test_a_crash_loop_ends_failed_and_a_start_tries_anew(bench: UnitBench) -> No
     assert bench.units.start("decode-0").state == "activating"
 
 
-@each_scope
+@system_scope
 def test_what_a_restart_cannot_cure_fails_at_once(bench: UnitBench) -> None:
     bench.install("decode-0", FAILS, "2")
     bench.units.start("decode-0")
@@ -122,7 +130,7 @@ def test_a_program_that_is_not_there_is_said_so(bench: UnitBench) -> None:
     assert "its program cannot be executed" in status.reason
 
 
-@each_scope
+@system_scope
 def test_a_stop_ends_children_and_what_ignores_it(bench: UnitBench) -> None:
     bench.install("decode-0", IGNORES, stop_timeout=1.0)
     bench.units.start("decode-0")
@@ -143,7 +151,7 @@ def test_a_long_drain_is_waited_for(bench: UnitBench) -> None:
     assert second.pid not in (None, first.pid) and second.started_by == "pdctl"
 
 
-@every_way
+@most_ways
 def test_a_host_that_reboots_brings_back_what_was_started(bench: UnitBench, lab: Lab) -> None:
     bench.serving("decode-0")
     bench.serving("decode-1")
@@ -288,7 +296,7 @@ def stated(role: str) -> list[float]:
     return [float(cell) for cell in row.strip("|").split("|")[1:]]
 
 
-@every_way
+@most_ways
 def test_exposure_is_not_above_what_the_docs_state(bench: UnitBench) -> None:
     for role in ("prefill", "decode", "router"):
         bench.install("x", SERVES, role=role)

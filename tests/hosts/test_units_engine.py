@@ -62,7 +62,7 @@ class Pair:
         return str(answer.json()["choices"][0]["text"])
 
 
-@pytest.fixture(params=["ops", pytest.param("root", marks=pytest.mark.slow)])
+@pytest.fixture(params=["ops", "root"])
 def pair(
     hosts: list[LabHost], home: Path, host_python: str, request: pytest.FixtureRequest
 ) -> Iterator[Pair]:
@@ -75,6 +75,7 @@ def pair(
     shutil.rmtree(bench.host.root / pair.tree.lstrip("/"))
 
 
+@pytest.mark.slow
 def test_a_sandboxed_pair_answers_and_comes_back(pair: Pair) -> None:
     prefill, decode = f"{pair.address}:8101", f"{pair.address}:8103"
     pair.install("prefill-0", "prefill", "--port", "8101", "--bootstrap-port", "8102", numa=0)

@@ -11,9 +11,9 @@ from pdctl.facts.missing import known
 from pdctl.fleet.chain import chain_problems
 
 
-def _values(timeouts: dict[str, Timeout], prefix: str) -> dict[str, float]:
+def _values(timeouts: dict[str, Timeout], *prefixes: str) -> dict[str, float]:
     """The values that this process reads itself: every process lists them all."""
-    return {t.env: t.value for t in timeouts.values() if t.env.startswith(prefix)}
+    return {t.env: t.value for t in timeouts.values() if t.env.startswith(prefixes)}
 
 
 @rule("PD105", "timeouts out of order", Severity.WARNING, ["engine.state"], role="amplifier")
@@ -37,7 +37,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         p, d = prefill.state, decode.state
         if not known(p) or not known(d):
             continue
-        inner = _values(p.timeouts, "PD_PREFILL_") | _values(d.timeouts, "PD_DECODE_")
+        inner = _values(p.timeouts, "PD_PREFILL_", "PD_QUEUE_") | _values(d.timeouts, "PD_DECODE_")
         if lines := tuple(chain_problems(inner | outer)):
             said.setdefault(lines, set()).update((prefill.name, decode.name))
     for lines, names in said.items():

@@ -19,19 +19,28 @@ def differences(one: str, left: Engine, other: str, right: Engine) -> list[str]:
         for name in _FIELDS
         if name in left.fingerprint
         and name in right.fingerprint
-        and left.fingerprint[name] != right.fingerprint[name]
+        and not _fit(name, left.fingerprint[name], right.fingerprint[name])
     ]
+
+
+def _fit(name: str, one: str, other: str) -> bool:
+    """Equal, or page sizes of which one is a multiple of the other: those are written in parts."""
+    if name == "page_size" and one.isdecimal() and other.isdecimal():
+        small, large = sorted((int(one), int(other)))
+        return small > 0 and large % small == 0
+    return one == other
 
 
 @rule("PD106", "prefill and decode disagree", Severity.ERROR, ["engine.state"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
-    """Two engines of one cell differ in model, dtype, page size or KV layout.
+    """Two engines of one cell differ in model, dtype or KV layout, or their page sizes do not divide.
 
     What it looks like: the link between them is refused, or, with engines that do not check, answers are
     fluent nonsense. Both engines are healthy alone. It starts with a deploy, never in the middle of a day.
 
-    What else it could be: different TP sizes are allowed and are not this. Wrong text with equal
-    fingerprints is a damaged transfer or a kernel, not configuration.
+    What else it could be: different TP sizes are allowed and are not this, nor are page sizes of which one
+    is a multiple of the other (their transfers cost more writes). Wrong text with fitting fingerprints is a
+    damaged transfer or a kernel, not configuration.
 
     What to do: give both the same model and page settings in the fleet file, then `pdctl deploy`.
     """

@@ -16,8 +16,8 @@ from pdctl.facts.missing import known
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """Requests wait for pages or a place on a decode that makes progress for others.
 
-    What it looks like: the prefill's inflight queue is deep and old, exactly as in a stall, but decode's
-    step and token counters move and its pages or slots are in use.
+    What it looks like: the prefill's inflight queue is old and what is behind it waits on decode, as in a
+    stall, but decode's step and token counters move and its pages or slots are in use.
 
     What else it could be: a stall (PD602) has a decode that has places, or that makes no step. Pages that
     are free and not granted are PD607.

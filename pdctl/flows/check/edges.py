@@ -107,7 +107,8 @@ def _address(states: States, ways: Ways, way: Way) -> Line:
     if isinstance(result, Missing):
         return skip(subject, "address", result, wanted)
     listened = target.name in ways.ears and way.port in ways.ears[target.name].ports
-    runs = bool(target.pids(way.engine.name))
+    ending = way.engine.name in target.ending
+    runs = bool(target.pids(way.engine.name)) and not ending
     if result.error == REFUSED and not listened and not runs:
         return skip(subject, "address", f"not known: {way.engine.name} does not listen now", wanted)
     if result.ok:
@@ -122,6 +123,9 @@ def _address(states: States, ways: Ways, way: Way) -> Line:
             if runs
             else f"a firewall on {target.name} rejects it: open {way.port}"
         )
+    if ending and target.pids(way.engine.name):
+        # What runs there may be what is broken, and the deploy its cure.
+        return warn(subject, "address", f"{way.key}: {result.error}", wanted, fix)
     return fail(subject, "address", f"{way.key}: {result.error}", wanted, fix)
 
 

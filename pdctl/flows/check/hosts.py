@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pdctl.errors import PdctlError, UnreachableError
@@ -39,7 +39,8 @@ class Launch:
 class HostState:
     """One host as it was found. `units` are those that the fleet file puts there, `launches` those of them
     that are installed; `machine_units`: the machine's systemd runs them; `spare` are ports of its address
-    that nobody listens on, `env` what each unit is started with.
+    that nobody listens on, `env` what each unit is started with. `ending` are units that a deploy stops
+    before it starts any of `units`: `facts` has them too, and what they hold is as good as free.
     """
 
     host: Host
@@ -62,6 +63,7 @@ class HostState:
     spare: tuple[int, ...]
     addresses: tuple[str, ...]
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ending: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -79,24 +81,34 @@ class HostState:
         return frozenset([found.unit.pid] if known(found.unit) and found.unit.pid else [])
 
     @property
+    def leaving(self) -> frozenset[int]:
+        """Processes of the units that are `ending`."""
+        return frozenset().union(*(self.pids(name) for name in self.ending & self.facts.keys()))
+
+    @property
     def interface(self) -> topology.Interface | None:
         """The one that has the address by which peers reach this host."""
         return topology.carrying(self.interfaces, self.addresses) if known(self.interfaces) else None
 
 
-def look(ctx: Context, given: Mapping[str, Launch]) -> dict[str, HostState | PdctlError]:
-    """Every host at once. `given` are launches, by unit, of a release that is installed and not yet used."""
-    return fan_out(ctx.fleet.hosts, partial(_host, ctx, given))
+def look(
+    ctx: Context, given: Mapping[str, Launch], ending: Collection[str] = ()
+) -> dict[str, HostState | PdctlError]:
+    """Every host at once. `given` are launches, by unit, of a release that is installed and not yet used;
+    `ending` as in HostState."""
+    return fan_out(ctx.fleet.hosts, partial(_host, ctx, given, frozenset(ending)))
 
 
-def _host(ctx: Context, given: Mapping[str, Launch], name: str) -> HostState:
+def _host(ctx: Context, given: Mapping[str, Launch], ending: frozenset[str], name: str) -> HostState:
     units = tuple(u for u in ctx.fleet.units() if u.host == name)
     tick = _clock(ctx, name)
     launches = _launches(ctx, name, units) | {u.name: given[u.name] for u in units if u.name in given}
     asked = request(ctx.fleet, ctx.fleet.hosts[name], units, launches)
-    facts, answers = collect(ctx.units(name), partial(ask_host, ctx, name), [u.name for u in units], asked)
+    names = [*dict.fromkeys([*(u.name for u in units), *sorted(ending)])]
+    facts, answers = collect(ctx.units(name), partial(ask_host, ctx, name), names, asked)
     system = ctx.units(name).kind == "systemd" and ctx.fleet.hosts[name].spec.scope == "system"
-    return state(ctx.fleet, ctx.fleet.hosts[name], units, facts, launches, answers, tick, system)
+    found = state(ctx.fleet, ctx.fleet.hosts[name], units, facts, launches, answers, tick, system)
+    return replace(found, ending=ending)
 
 
 def _clock(ctx: Context, name: str) -> Clock | Missing:

@@ -115,7 +115,9 @@ def _limits(state: HostState) -> dict[str, int | None] | Missing:
     """Bytes, None for unlimited, of the units that run, else of those that will be started."""
     found: dict[str, int | None] = {}
     for name, facts in state.facts.items():
-        if known(facts.process) and not isinstance(facts.process.memlock, Missing):
+        if name in state.ending or isinstance(facts.process, Missing):
+            continue
+        if not isinstance(facts.process.memlock, Missing):
             found[name] = facts.process.memlock
     if found:
         return found

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pdctl.adapters.bundled import ask_engine
 from pdctl.adapters.picture import Engine as Picture
 from pdctl.adapters.picture import Sample
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
 from pdctl.facts.missing import Missing
+from pdctl.fleet.order import refuse_disorder
 from pdctl.flows.changing import fleet_lock
 from pdctl.flows.check import edges, machine, ucx, units
 from pdctl.flows.check import transfer as probes
@@ -27,17 +28,22 @@ ASK = 2.0
 
 
 def check(
-    ctx: Context, transfer: float | None = probes.DEADLINE, given: Mapping[str, Launch] | None = None
+    ctx: Context,
+    transfer: float | None = probes.DEADLINE,
+    given: Mapping[str, Launch] | None = None,
+    ending: Collection[str] = (),
 ) -> CheckReport:
     """`transfer` seconds for each NIXL probe, None for none.
 
     `given` are, by unit, launches of a release that is installed and not used yet: a deploy asks of them what
-    it would else ask of the units that are there.
+    it would else ask of the units that are there. `ending` are units that it stops before it starts any: what
+    they hold is as good as free, and what they say of themselves is not asked.
     """
     started = time.monotonic()
+    refuse_disorder(ctx.fleet)
     ctx.wait(f"looking at {', '.join(ctx.fleet.hosts)}")
-    asking = begin(lambda: asyncio.run(_pictures(ctx)))
-    looked = look(ctx, given or {})
+    asking = begin(lambda: asyncio.run(_pictures(ctx, ending)))
+    looked = look(ctx, given or {}, ending)
     states = {h: s for h, s in looked.items() if isinstance(s, HostState)}
     away = tuple(h for h, s in looked.items() if isinstance(s, UnreachableError | DeadlineError))
     lines = [_away(h, s) for h, s in looked.items() if isinstance(s, PdctlError)]
@@ -93,10 +99,12 @@ def _away(host: str, error: PdctlError) -> Line:
     return fail(host, "host", error.message, "it answers", fix)
 
 
-async def _pictures(ctx: Context) -> dict[str, Picture | Missing]:
-    """What running engines say of themselves; Missing for those that do not run."""
-    engines = list(ctx.fleet.engines())
+async def _pictures(ctx: Context, ending: Collection[str]) -> dict[str, Picture | Missing]:
+    """What running engines say of themselves; Missing for those that do not run, or not for long."""
+    found: dict[str, Picture | Missing] = dict.fromkeys(ending, Missing("it is about to be stopped"))
+    engines = [engine for engine in ctx.fleet.engines() if engine.name not in found]
     async with ctx.async_client() as client:
         asked = (ask_engine(client, engine.url, ASK) for engine in engines)
         samples: list[Sample[Picture]] = await asyncio.gather(*asked)
-    return {engine.name: sample.picture for engine, sample in zip(engines, samples, strict=True)}
+    pictures = zip(engines, samples, strict=True)
+    return found | {engine.name: sample.picture for engine, sample in pictures}

@@ -62,6 +62,7 @@ class Side:
         given = self.host.env[self.engine.name]
         chosen = {name: value for name, value in given.items() if name.startswith(OURS)}
         if self.engine.spec.gpus is not None:
+            chosen.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
             chosen.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, self.engine.spec.gpus)))
         return {**self.launch.env, **chosen}
 

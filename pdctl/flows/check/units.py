@@ -43,9 +43,11 @@ def _port(state: HostState, unit: Engine | Router, port: PortState) -> Line:
     mine = state.pids(unit.name)
     wanted = f"{port.port} free, or held by {unit.name}"
     own = [h for h in port.holders if h.of(mine)]
-    strangers = port.strangers(mine)
-    if strangers:
+    leaving = [h for h in port.holders if h.of(state.leaving)]
+    if any(h not in leaving for h in port.strangers(mine)):
         return _taken(state, unit, port, wanted)
+    if leaving:
+        return ok(unit.name, "ports", f"{port.port} held by pid {leaving[0].pid}, which ends first", wanted)
     if own and port.free:
         # Something of the unit listens on that port, and not at the address that peers use.
         heard = ", ".join(sorted({h.address for h in own}))
@@ -100,7 +102,7 @@ def _gpu(state: HostState, engine: Engine) -> Iterator[Line]:
         fix = "correct `gpus` or `tp` in the fleet file"
         yield fail(engine.name, "gpu", f"{state.name} has GPU {shown}", wanted, fix)
         return
-    mine = frozenset().union(*(state.pids(unit.name) for unit in state.units))
+    mine = state.leaving.union(*(state.pids(unit.name) for unit in state.units))
     foreign = [(n, h) for n in indices for h in state.gpus.holders_of(n) if not h.of(mine)]
     if foreign:
         held = "; ".join(f"GPU {n}: {h.words}" for n, h in foreign)
@@ -148,7 +150,7 @@ def _numa(state: HostState, engine: Engine) -> Line:
 def _bound(state: HostState, engine: Engine, node: int, cpus: frozenset[int], wanted: str) -> Line | None:
     """A running engine that is not where it should be."""
     process = state.facts[engine.name].process
-    if isinstance(process, Missing) or not process.cpus:
+    if engine.name in state.ending or isinstance(process, Missing) or not process.cpus:
         return None
     if cpu_list(process.cpus) <= cpus and cpu_list(process.mems or str(node)) <= {node}:
         return None

@@ -29,7 +29,8 @@ class ForeignSteps(Steps):
     _routed = True
 
     def deadline(self, stage: Stage) -> float:
-        return START if stage in (Stage.START_PREFILL, Stage.START_DECODE) else super().deadline(stage)
+        starting = stage in (Stage.START_PREFILL, Stage.START_DECODE)
+        return START if starting and self._wait is None else super().deadline(stage)
 
     def truth(self, machine: Machine) -> list[str]:
         if machine.stage is Stage.DONE:

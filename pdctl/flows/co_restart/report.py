@@ -26,7 +26,8 @@ class CellReport:
     """`out_of_service_s` counts from hold to resume, None while still held.
 
     `routed` is False when no router ran: the engines are new and linked, and still nothing is served.
-    `seconds` per stage name, `proof` what was shown free and what could not be observed.
+    `seconds` per stage name, `proof` what was shown free and what could not be observed. `resumed` requests
+    outlasted the drain and went on afterwards, `cut` ones failed.
     """
 
     cell: str
@@ -40,6 +41,8 @@ class CellReport:
     true_now: tuple[str, ...]
     next: str
     routed: bool = True
+    resumed: int = 0
+    cut: int = 0
 
     @property
     def done(self) -> bool:
@@ -100,4 +103,6 @@ def _cell(c: CellReport) -> dict[str, Any]:
         "true_now": list(c.true_now),
         "next": c.next,
         "routed": c.routed,
+        "resumed": c.resumed,
+        "cut": c.cut,
     }

@@ -1,7 +1,8 @@
 """Restart a cell's prefills and decodes together, so that no side keeps state of a life that is gone.
 
 The order and what a failure means are states.py; what each stage does is steps.py.
-Under client load nothing fails: new requests wait at the router from hold to resume.
+Under client load nothing fails: new requests wait at the router from hold to resume, and so do streams that
+outlast the drain.
 """
 
 from __future__ import annotations
@@ -23,15 +24,23 @@ from pdctl.flows.foreign import mixed
 Progress = Callable[[str], None]
 
 
-def run(ctx: Context, cell: str | None, progress: Progress) -> CoRestartReport:
+def run(
+    ctx: Context,
+    cell: str | None,
+    progress: Progress,
+    drain: float | None = None,
+    wait: float | None = None,
+) -> CoRestartReport:
     """Co-restart `cell`, or every cell in turn; a cell that fails stops the run.
 
+    Requests get `drain` seconds to end by themselves; by default as long as is right for the fleet's router.
+    An engine gets `wait` seconds to start and to load its model; by default what its kind is known to need.
     ConfigError for a cell that is not in the fleet file; everything else is in the report.
     """
     cells = list(ctx.fleet.cells.values()) if cell is None else [_cell(ctx, cell)]
     done: list[CellReport] = []
     for each in cells:
-        report = _one(ctx, each, progress)
+        report = _one(ctx, each, progress, drain, wait)
         done.append(report)
         if not report.done:
             break
@@ -88,9 +97,9 @@ def _attempt(machine: Machine, act: Callable[[float], None], deadline: float) ->
     return advance(machine, Event.PASSED)
 
 
-def _one(ctx: Context, cell: Cell, progress: Progress) -> CellReport:
+def _one(ctx: Context, cell: Cell, progress: Progress, drain: float | None, wait: float | None) -> CellReport:
     made = ForeignSteps if mixed(cell) else Steps
-    steps = made(ctx, cell, alone=len(ctx.fleet.cells) == 1)
+    steps = made(ctx, cell, alone=len(ctx.fleet.cells) == 1, drain=drain, wait=wait)
     actions = _acts(ctx, steps)
     machine = Machine()
     seconds: dict[str, float] = {}
@@ -131,4 +140,6 @@ def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: floa
         true_now=tuple(true_now),
         next=next_command(machine, steps.cell.name, steps.routed),
         routed=steps.routed,
+        resumed=steps.carried.resumed,
+        cut=len(steps.carried.cut),
     )

@@ -45,15 +45,17 @@ ORDER: tuple[Stage, ...] = (
 )
 FINAL = (Stage.DONE, Stage.HELD, Stage.UNTOUCHED)
 
-# Seconds. DRAIN gets the engines' own drain timeout on top.
+# Seconds that a model may take to load, where nobody says otherwise (`--wait`).
+LOAD = 600.0
+# Seconds. DRAIN gets the engines' own drain timeout on top; LINK counts from all models loaded.
 DEADLINES: dict[Stage, float] = {
     Stage.HOLD: 10.0,
     Stage.DRAIN: 20.0,
     Stage.STOP_DECODE: 90.0,
     Stage.STOP_PREFILL: 90.0,
     Stage.PROVE: 15.0,
-    Stage.START_PREFILL: 300.0,
-    Stage.START_DECODE: 300.0,
+    Stage.START_PREFILL: LOAD,
+    Stage.START_DECODE: LOAD,
     Stage.LINK: 60.0,
     Stage.CANARY: 120.0,
     Stage.RESUME: 20.0,

@@ -20,6 +20,7 @@ from pdctl.fleet.model import Cell, Engine
 from pdctl.flows import admin
 from pdctl.flows.asking import ask_host
 from pdctl.flows.changing import doing
+from pdctl.flows.co_restart.carried import GRACE, Carried, resumes
 from pdctl.flows.co_restart.hold import Admissions, caught_up
 from pdctl.flows.co_restart.report import Start
 from pdctl.flows.co_restart.states import DEADLINES, Machine, Stage, truth
@@ -44,9 +45,15 @@ def together(engines: Sequence[Engine], act: Callable[[Engine], T]) -> list[T]:
 
 
 class Steps:
-    """One co-restart of one cell. `alone` is True when no other cell can take the traffic."""
+    """One co-restart of one cell. `alone` is True when no other cell can take the traffic.
 
-    def __init__(self, ctx: Context, cell: Cell, alone: bool) -> None:
+    `drain`: seconds that requests get to end by themselves, if not what suits the router. `wait`: seconds
+    for an engine to start and to load its model.
+    """
+
+    def __init__(
+        self, ctx: Context, cell: Cell, alone: bool, drain: float | None = None, wait: float | None = None
+    ) -> None:
         self._ctx = ctx
         self.cell = cell
         self.alone = alone
@@ -59,11 +66,17 @@ class Steps:
         self._was: dict[str, str | None] = {}
         self._prints: dict[str, leftovers.Footprint] = {}
         self._drain = DRAIN_DEFAULT
+        self._grace = drain
+        self._wait = wait
+        self.carried = Carried(ctx, cell)
+        self._resumes = False
         self._began: dict[str, float] = {}
         self._admissions = Admissions(ctx, cell, alone, self.notes)
 
     def deadline(self, stage: Stage) -> float:
-        return DEADLINES[stage]
+        """Seconds for a stage; LINK counts them from the models' being loaded."""
+        starting = stage in (Stage.START_PREFILL, Stage.START_DECODE)
+        return self._wait if starting and self._wait is not None else DEADLINES[stage]
 
     def truth(self, machine: Machine) -> list[str]:
         return truth(machine, self.alone, self.routed)
@@ -79,6 +92,9 @@ class Steps:
             self._drain = max(0.0, float(limit.get("value", self._drain)))
         self._remember()
         self._admissions.hold(seconds)
+        self._resumes = self.routed and resumes(self._admissions.state())
+        if self._grace is None:
+            self._grace = min(GRACE, self._drain) if self._resumes else self._drain
 
     @property
     def routed(self) -> bool:
@@ -105,26 +121,26 @@ class Steps:
         return list(dict.fromkeys(e.host for e in self.cell.engines))
 
     def drain(self, seconds: float) -> None:
-        """Requests of the cell end by themselves within the drain timeout; the engines end the rest."""
+        """Requests of the cell end by themselves within the grace; the engines end the rest.
+
+        A router that resumes goes on with the rest afterwards; any other one has lost them.
+        """
+        grace = self._drain if self._grace is None else self._grace
+        left: list[str] = []
         try:
-            until(self._active, self._drain, 0.1)
+            until(self._active, grace, 0.1)
         except DeadlineError:
-            self.notes.append(f"After {self._drain:g} s still {self._active()}; the engines ended them.")
+            left = self.carried.on_cell()
+            after = "they go on after the restart" if self._resumes else "the engines ended them"
+            self.notes.append(f"After {grace:g} s still {len(left)} requests on the cell; {after}.")
         together([e for e in self.cell.engines if self._was.get(e.name)], self._drain_one)
         until(self._undrained, seconds, 0.1)
+        if self._resumes:
+            self.carried.take(left)
 
     def _active(self) -> str:
         """How many requests the router has on this cell, "" for none."""
-        if not self.routed:
-            return ""
-        names = {e.name for e in self.cell.engines}
-        try:
-            requests = admin.get(self._ctx, self._ctx.fleet.router.url, "/v1/requests").get("requests", [])
-        except PdctlError:
-            return ""
-        busy = [
-            r for r in requests if any(leg and leg["engine"] in names for leg in r.get("legs", {}).values())
-        ]
+        busy = self.carried.on_cell() if self.routed else []
         return f"{len(busy)} requests on the cell" if busy else ""
 
     def _drain_one(self, engine: Engine) -> None:
@@ -210,7 +226,16 @@ class Steps:
 
     def link(self, seconds: float) -> None:
         """Every engine ready, every edge linked by the lives that run now, seen from both ends."""
+        until(self._loading, self.deadline(Stage.START_DECODE), 0.1)
         until(self._unlinked, seconds, 0.1)
+
+    def _loading(self) -> str:
+        """The engines answer before their models are there, and a large one takes its time."""
+        for engine in self.cell.engines:
+            if self._state(engine).get("status") == "starting":
+                self._alive(engine)
+                return f"{engine.name} loads its model"
+        return ""
 
     def _unlinked(self) -> str:
         states = {e.name: self._state(e) for e in self.cell.engines}
@@ -264,6 +289,8 @@ class Steps:
         if behind:
             self.notes.append(f"Resumed although the router lags: {behind}")
         self._admissions.resume(seconds / 2)
+        if said := self.carried.follow(seconds / 2):
+            self.notes.append(said)
 
     def observe(self) -> list[str]:
         """What the router and each engine look like now, in one sentence each; never raises."""

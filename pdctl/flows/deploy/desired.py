@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue import known
 from pdctl.fleet.model import Cell, Engine, Fleet, HostPaths, Router
 from pdctl.fleet.profile import Value, engine_env
@@ -21,6 +22,7 @@ WATCHDOG_MIN = 30.0
 # Above the engine's own deadlines, so that it ends by its own word and not by ours.
 START_MARGIN = 30.0
 STOP_MARGIN = 15.0
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 # In a unit's environment: the id of the release that it runs from.
 RELEASE = "PDCTL_RELEASE"
 
@@ -60,7 +62,7 @@ def desired_unit(fleet: Fleet, unit: Engine | Router, release: Release | None) -
     values = engine_env(fleet, unit)
     env = {name: value.value for name, value in values.items()}
     tokens = token_files(fleet, paths)
-    env = {**_gpus(unit), **env, **{name: path for name, (path, _) in tokens.items()}}
+    env = {**_gpus(unit, values), **env, **{name: path for name, (path, _) in tokens.items()}}
     timeouts = {e: float(v) for e, v in env.items() if e in known() and known()[e].live}
     # Paths follow from what is in the release, so that settings alone change no path.
     home = paths.tree(release.tree)
@@ -82,7 +84,7 @@ def desired_unit(fleet: Fleet, unit: Engine | Router, release: Release | None) -
 def _foreign_unit(fleet: Fleet, unit: Engine | Router) -> DesiredUnit:
     """An engine of another kind: its own command line and environment, nothing of pdctl's in them."""
     values = engine_env(fleet, unit)
-    env = {**_gpus(unit), **{n: v.value for n, v in values.items() if not n.startswith("PD_")}}
+    env = {**_gpus(unit, values), **{n: v.value for n, v in values.items() if not n.startswith("PD_")}}
     spec = replace(_spec(fleet, unit, launch(unit.spec.command or [])), notify=False)
     spec = replace(spec, cwd=unit.spec.cwd or spec.cwd)
     inputs = _digest([spec.argv, spec.cwd, spec.numa, env])
@@ -107,10 +109,18 @@ def _spec(fleet: Fleet, unit: Engine | Router, argv: tuple[str, ...]) -> UnitSpe
     )
 
 
-def _gpus(unit: Engine | Router) -> dict[str, str]:
-    """The devices that the fleet file gives an engine; a value of a profile or the unit goes before it."""
+def _gpus(unit: Engine | Router, values: Mapping[str, Value]) -> dict[str, str]:
+    """The devices that the fleet file gives an engine, counted as nvidia-smi counts them.
+
+    ConfigError when its profile names devices too.
+    """
     gpus = unit.spec.gpus if isinstance(unit, Engine) else None
-    return {} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus))}
+    if gpus is None:
+        return {}
+    if VISIBLE in values:
+        what = f"{values[VISIBLE].origin}: {VISIBLE} says what `gpus` of {unit.name} says."
+        raise ConfigError("two_gpus", what, "Keep one of the two.")
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", VISIBLE: ",".join(map(str, gpus))}
 
 
 def token_files(fleet: Fleet, paths: HostPaths) -> dict[str, tuple[str, bytes]]:

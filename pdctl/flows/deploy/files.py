@@ -81,7 +81,7 @@ def _unit_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wa
         there = state.specs.get(unit.name)
         if there != unit.spec:
             return unit_differences(there, unit.spec)
-        return ["its unit files are not as they were installed"] if unit.name in state.changed else ()
+        return ctx.units(state.name).drift(unit.name) if unit.name in state.changed else ()
 
     def install() -> None:
         ctx.units(state.name).install(unit.spec)

@@ -56,11 +56,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Ways:
-    """How a deploy goes about it. `wait` is the deadline of each wait for readiness, seconds."""
+    """How a deploy goes about it. `wait` is the deadline of each wait for readiness, seconds; `check`: with
+    a preflight of what it changes."""
 
     author: Author
     wait: float
     restart: CoRestart
+    check: bool = True
 
 
 def groups_of(fleet: Fleet, units: Mapping[str, DesiredUnit]) -> list[Group]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pdctl.errors import ConfigError, PdctlError
+from pdctl.fleet.order import refuse_disorder
 from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.deployment import Author, new_id
@@ -15,6 +16,7 @@ from pdctl.flows.deploy.files import token_steps
 from pdctl.flows.deploy.group import Group, Ways, group_steps, groups_of
 from pdctl.flows.deploy.hooks import Hooks
 from pdctl.flows.deploy.look import HostState, States, look_at
+from pdctl.flows.deploy.preflight import PREFLIGHT, Preflight, wants_check
 from pdctl.flows.deploy.release import (
     INSTALL,
     HostRelease,
@@ -68,14 +70,20 @@ def restart_cell(ctx: Context, cell: str) -> None:
 
 
 def plan_deploy(
-    ctx: Context, wait: float, restart: CoRestart = restart_cell, limit: Sequence[str] = ()
+    ctx: Context,
+    wait: float,
+    restart: CoRestart = restart_cell,
+    limit: Sequence[str] = (),
+    check: bool = True,
 ) -> Deploy:
     """Look at every host and change nothing.
 
     `wait` is the deadline of each wait for readiness, seconds; `restart` is for a whole cell; `limit` names
-    cells and hosts that alone are deployed to. Raises when there is nothing left that could be deployed to.
+    cells and hosts that alone are deployed to; `check`: with a preflight. Raises when there is nothing left
+    that could be deployed to.
     """
     fleet = ctx.fleet
+    refuse_disorder(fleet)
     scope = chosen(fleet, groups_of(fleet, {}), limit)
     near = {fleet.router.host, *(h for g in scope for h in g.hosts)}
     states = look_at(ctx, [h for h in fleet.hosts if h in near or not limit], fleet.model.path)
@@ -96,7 +104,7 @@ def plan_deploy(
     units = {u.name: desired_unit(fleet, u, made.get(u.host)) for u in placed}
     groups = chosen(fleet, groups_of(fleet, units), limit)
     hooks = Hooks(ctx, list(fleet.hosts))
-    ways = Ways(author(ctx, states, "deploy"), wait, hooks.around(restart))
+    ways = Ways(author(ctx, states, "deploy"), wait, hooks.around(restart), check)
     deploy = Deploy(ctx, Plan(()), units, tuple(groups), states, ways, broken, hooks)
     return make_deploy(deploy, install_plan(deploy, releases, lock))
 
@@ -156,7 +164,8 @@ def install_plan(deploy: Deploy, releases: dict[str, HostRelease], lock: Lock) -
 
 
 def make_deploy(deploy: Deploy, before: Plan) -> Deploy:
-    """`deploy` with its plan: `before`, then every group's own, then old things removed.
+    """`deploy` with its plan: `before` (install and switch), preflight between the two, then every group's
+    own, then old things removed.
 
     PdctlError when no group can be deployed to.
     """
@@ -169,7 +178,9 @@ def make_deploy(deploy: Deploy, before: Plan) -> Deploy:
     # Only through a router that runs and stays as it is can a cell's gate ask.
     routed = not front.pending and deploy.states.hosts[ctx.fleet.router.host].runs(ctx.fleet.router.name)
     plans = [front if g.kind == "router" else _group_plan(deploy, g, routed and bool(g.units)) for g in well]
-    plan = joined([before, *plans])
+    wanted = [g for g, own in zip(well, plans, strict=True) if deploy.ways.check and wants_check(g, own)]
+    checks = make_plan(Preflight(ctx, deploy.states, wanted).steps(), gates=True)
+    plan = joined([Plan(before.of(INSTALL)), checks, Plan(before.of(SWITCH)), *plans])
     if plan.pending:
         prune = [_prune_step(ctx, state) for state in usable(deploy, deploy.groups)]
         plan = joined([plan, make_plan(prune, gates=True)])
@@ -205,4 +216,4 @@ def _prune_step(ctx: Context, state: HostState) -> Step:
     return Step(f"{state.name}/prune", state.name, what, lambda: (), prune, True, PRUNE, PRUNE)
 
 
-__all__ = ["INSTALL", "PRUNE", "SWITCH", "Deploy", "DesiredUnit", "plan_deploy", "restart_cell"]
+__all__ = ["INSTALL", "PREFLIGHT", "PRUNE", "SWITCH", "Deploy", "DesiredUnit", "plan_deploy", "restart_cell"]

@@ -12,13 +12,15 @@ from pdctl.exits import Exit
 
 
 class State(StrEnum):
-    """Of a group. `kept`: it serves, and was not given what another cell had just failed with."""
+    """Of a group. `stopped`: by its preflight, and it serves as before; `kept`: it serves, and was not given
+    what another cell had just failed with."""
 
     SAME = "unchanged"
     DONE = "done"
     BACK = "put back"
     FAILED = "failed"
     BLOCKED = "not reached"
+    STOPPED = "stopped by preflight"
     KEPT = "left as it was"
 
 
@@ -64,13 +66,18 @@ class Outcome:
         return [g for g in self.groups if g.state is State.BLOCKED]
 
     @property
+    def stopped(self) -> list[GroupResult]:
+        return [g for g in self.groups if g.state is State.STOPPED]
+
+    @property
     def exit(self) -> Exit:
         """FINDINGS when a gate failed and something was put back, the cause's own code when nothing could
-        be; PARTIAL when some hosts kept cells from being deployed to, their own code when they kept all."""
+        be, and when a preflight stopped a cell; PARTIAL when some hosts kept cells from being deployed to,
+        their own code when they kept all."""
         if any(g.state is State.BACK for g in self.failed):
             return Exit.FINDINGS
-        if self.failed:
-            return _exit(self.failed[0])
+        if bad := self.failed or self.stopped:
+            return _exit(bad[0])
         if self.blocked:
             others = [g for g in self.groups if g.hosts and g.state is not State.BLOCKED]
             return Exit.PARTIAL if others else _exit(self.blocked[0])
@@ -98,7 +105,7 @@ class DeployFailed(PdctlError):
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        bad = outcome.failed or outcome.blocked
+        bad = outcome.failed or outcome.stopped or outcome.blocked
         first = bad[0]
         cause = first.error or PdctlError("deploy_failed", first.why)
         message, hint = cause.message, cause.hint

@@ -41,6 +41,7 @@ def plan_rollback(
     id: str | None = None,
     restart: CoRestart = restart_cell,
     limit: Sequence[str] = (),
+    check: bool = True,
 ) -> tuple[Deploy, Deployment]:
     """To deployment `id`, else to the newest that differs from what serves. Changes nothing.
 
@@ -56,7 +57,7 @@ def plan_rollback(
     for group in groups:
         _reach(ctx, states, group)
     hooks = Hooks(there, list(there.fleet.hosts))
-    ways = Ways(author(ctx, states, f"rollback to {target.id}"), wait, hooks.around(restart))
+    ways = Ways(author(ctx, states, f"rollback to {target.id}"), wait, hooks.around(restart), check)
     states = States(there, states.hosts, states.down)
     broken = _gone(states, list(units.values()))
     deploy = Deploy(there, Plan(()), units, tuple(groups), states, ways, broken, hooks, "rollback")

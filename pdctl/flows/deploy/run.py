@@ -1,8 +1,8 @@
 """Carry a planned deploy out: hosts first, then cell after cell; what fails its gate is put back.
 
-The unit is the cell. A host that cannot be installed to keeps its cells as they are and no others. A cell
-that fails its gate goes back to what was recorded as serving, and cells that serve are then left alone:
-what one cell has just failed with is not given to the next.
+The unit is the cell. A host that cannot be installed to keeps its cells as they are and no others, and so
+does a preflight that fails. A cell that fails its gate goes back to what was recorded as serving, and cells
+that serve are then left alone: what one cell has just failed with is not given to the next.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pdctl.errors import LockedError, PdctlError
 from pdctl.exits import Exit
 from pdctl.flows.deploy.back import NothingBefore, last_good, put_back
 from pdctl.flows.deploy.group import Group
-from pdctl.flows.deploy.planning import INSTALL, PRUNE, SWITCH, Deploy, why_not
+from pdctl.flows.deploy.planning import INSTALL, PREFLIGHT, PRUNE, SWITCH, Deploy, why_not
 from pdctl.flows.deploy.release import current_step
 from pdctl.flows.deploy.result import GroupResult, HostResult, Outcome, State
 from pdctl.plan.run import run_steps
@@ -49,11 +49,13 @@ class Rollout:
         self._deploy, self._journal = deploy, journal
         self._ctx, self._states = deploy.ctx, deploy.states
         self._broken = dict(deploy.broken)
+        self._stopped: dict[str, PdctlError] = {}
         self._results: dict[str, GroupResult] = {}
         self._notes: list[str] = []
 
     def all(self) -> Outcome:
         self._on_hosts(INSTALL)
+        self._preflight()
         self._on_hosts(SWITCH)
         for group in self._deploy.groups:
             self._results[group.key] = self._group(group)
@@ -65,8 +67,7 @@ class Rollout:
 
     def _on_hosts(self, phase: str) -> None:
         """A phase on those hosts that still have something to do with it; who fails is out from then on."""
-        well = [g for g in self._deploy.groups if why_not(self._ctx, g, self._broken) is None]
-        hosts = {h for g in well for h in g.hosts}
+        hosts = {h for g in self._deploy.groups if self._may(g) for h in g.hosts}
         pending = [p for p in self._deploy.plan.of(phase) if p.step.host in hosts]
         for host, error in run_steps(pending, self._journal, self._ctx.say).items():
             _let_through(error)
@@ -74,6 +75,25 @@ class Rollout:
                 self._notes.append(f"{host}: old releases were not removed: {error.message}")
             else:
                 self._broken[host] = error
+
+    def _may(self, group: Group) -> bool:
+        """Whether nothing known keeps it from being deployed; the router goes with some cell, not alone."""
+        if group.key in self._stopped or why_not(self._ctx, group, self._broken) is not None:
+            return False
+        cells = [g for g in self._deploy.groups if g.kind == "cell"]
+        return group.kind != "router" or not cells or any(map(self._may, cells))
+
+    def _preflight(self) -> None:
+        """Group after group, since they share hosts; who fails is stopped and the others go on."""
+        for pending in self._deploy.plan.of(PREFLIGHT):
+            key = pending.step.id.partition("/")[2]
+            group = next(g for g in self._deploy.groups if g.key == key)
+            if not self._may(group):
+                continue
+            for error in run_steps([pending], self._journal, self._ctx.say).values():
+                _let_through(error)
+                self._ctx.say(f"{key}: {error.message}")
+                self._stopped[key] = error
 
     def _group(self, group: Group) -> GroupResult:
         def result(state: State, why: str = "", error: PdctlError | None = None) -> GroupResult:
@@ -83,6 +103,9 @@ class Rollout:
         if blocked is not None:
             host, error = blocked
             return result(State.BLOCKED, f"{host}: {error.message}", error)
+        if group.key in self._stopped:
+            error = self._stopped[group.key]
+            return result(State.STOPPED, error.message, error)
         pending = self._deploy.plan.of(group.key)
         if not pending:
             return result(State.SAME)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, TOTAL, TRANSFER
+from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, TOTAL, TRANSFER
 
 MARGIN = 3.0
 FLOOR = 45.0
@@ -86,6 +86,8 @@ def chain(value: float, current: Mapping[str, float]) -> dict[str, float]:
     wanted = {TRANSFER: below, PREALLOC: below, INFLIGHT: value, IDLE: idle}
     if total <= idle:
         wanted[TOTAL] = 4.0 * idle
+    if current.get(QUEUE, math.inf) <= below:
+        wanted[QUEUE] = value
     return {env: seconds for env, seconds in wanted.items() if current.get(env) != seconds}
 
 
@@ -97,6 +99,7 @@ def reasons(proposal: Proposal) -> dict[str, str]:
         TRANSFER: f"{below}: decode gives up first, so that no page is freed while it still reads.",
         PREALLOC: f"{below}: a wait for pages on decode ends under its own name.",
         INFLIGHT: proposal.reason,
+        QUEUE: f"As {inflight}: a prompt that waits because decode is full must not fail before decode.",
         IDLE: f"At least 1.5 times {inflight}: no request counts as silent while its transfer may finish.",
         TOTAL: "4 times the router's idle timeout: a silent request is named as silent, not as too long.",
     }

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from engine.api import build_app
-from engine.core.types import Request
+from engine.core.types import Logprob, Request
 from engine.http.serve import listen, serve
 from engine.text.model import TextModel
 from engine.text.template import ChatTemplate
@@ -27,6 +27,7 @@ class Output:
     finish: str | None = None
     code: str | None = None
     message: str = ""
+    logprobs: list[Logprob] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,10 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
         "invalid_request",
     ),
     ({"prompt": "a", "n": 2}, "n", "not_supported"),
-    ({"prompt": "a", "logprobs": 1}, "logprobs", "not_supported"),
-    ({"prompt": "a", "logprobs": True}, "logprobs", "not_supported"),
+    ({"prompt": "a", "logprobs": 21}, "logprobs", "invalid_request"),
+    ({"prompt": "a", "logprobs": True}, "logprobs", "invalid_request"),
+    ({"prompt": "a", "top_logprobs": 1}, "top_logprobs", "not_supported"),
+    ({"prompt": "a", "min_tokens": 3}, "min_tokens", "not_supported"),
     ({"prompt": "a", "echo": True}, "echo", "not_supported"),
     ({"prompt": "a", "presence_penalty": 0.5}, "presence_penalty", "not_supported"),
 ]
@@ -71,6 +73,20 @@ def test_a_wrong_conversation_is_refused_by_name(messages: Any, param: str, code
 
 
 @pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"logprobs": 2}, "logprobs"),
+    ],
+)
+def test_wrong_logprobs_of_a_chat_are_refused_by_name(options: dict[str, Any], param: str) -> None:
+    body = {"messages": [{"role": "user", "content": "a"}], **options}
+    answer = call(Scripted(spell("x")), "/v1/chat/completions", body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
     ("body", "param"),
     [
         ({}, "text"),
@@ -80,6 +96,7 @@ def test_a_wrong_conversation_is_refused_by_name(messages: Any, param: str, code
         ({"text": "a", "sampling_params": {"max_new_tokens": 0}}, "sampling_params.max_new_tokens"),
         ({"text": "a", "sampling_params": {"n": 2}}, "sampling_params.n"),
         ({"text": "a", "return_logprob": True}, "return_logprob"),
+        ({"text": "a", "sampling_params": {"min_new_tokens": 2}}, "sampling_params.min_new_tokens"),
     ],
 )
 def test_a_wrong_generate_is_refused_by_name(body: dict[str, Any], param: str) -> None:

@@ -11,20 +11,23 @@ from engine.group.engine import Engine
 
 
 @pytest.mark.parametrize(
-    ("age", "turn", "expected"),
+    ("age", "turn", "stalled", "expected"),
     [
-        (0.1, 0.2, True),
-        (0.1, 119.0, True),
-        (0.1, 120.0, False),
-        (2.5, 0.2, False),
-        (0.1, None, True),
-        (None, None, False),
+        (0.1, 0.2, None, True),
+        (0.1, 119.0, None, True),
+        (0.1, 120.0, None, False),
+        (0.1, 0.2, 119.0, True),
+        (0.1, 0.2, 120.0, False),  # the loop turns and runs no batch
+        (2.5, 0.2, None, False),
+        (0.1, None, None, True),
+        (None, None, None, False),
     ],
 )
-def test_only_a_fresh_word_of_a_loop_that_turns_counts(
-    age: float | None, turn: float | None, expected: bool
+def test_only_a_fresh_word_of_a_loop_that_turns_and_steps_counts(
+    age: float | None, turn: float | None, stalled: float | None, expected: bool
 ) -> None:
     engine = Engine.__new__(Engine)
     at = None if age is None else time.monotonic() - age
-    engine.client = SimpleNamespace(snapshot_at=at, snapshot={"progress": {"loop_age_s": turn}})  # type: ignore[assignment]
+    progress = {"loop_age_s": turn, "stalled_s": stalled}
+    engine.client = SimpleNamespace(snapshot_at=at, snapshot={"progress": progress})  # type: ignore[assignment]
     assert engine.progressing(fresh=2.0, step=120.0) is expected

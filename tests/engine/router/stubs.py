@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.core.settings import Settings
 from engine.http.gone import until_gone
+from engine.http.marks import mark_line
 from engine.http.serve import listen, serve
 from engine.router.app import build_router
 from engine.router.config import RouterConfig
@@ -54,8 +55,11 @@ class Stub:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     fail: tuple[int, str] | None = None
     fail_after: int | None = None  # decode: break the connection after this many tokens
+    failures: int = 1 << 30  # how many streams that happens to
+    marks: bool = True  # decode: token ids beside events, and goes on after earlier ones, where asked to
     error_code: str = "engine_failed"
     error_after: int | None = None  # decode: an error event after this many tokens
+    error_each: int | None = None  # decode: an error event after this many new tokens of each try
     pause_after: int | None = None  # wait for the gate: prefill at once, decode after this many tokens
     url: str = ""
     port: int = 0
@@ -132,21 +136,24 @@ class Stub:
                 scope, receive, send
             )
         else:
-            await self._stream(send)
+            await self._stream(body.get("resumable") if self.marks else None, send)
 
-    async def _stream(self, send: Send) -> None:
+    async def _stream(self, resumable: dict[str, Any] | None, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        for i in range(self.tokens):
+        start = len(resumable["tokens"]) if resumable else 0
+        for i in range(start, self.tokens):
             if i and i == self.pause_after:
                 await self.gate.wait()
-            if i == self.fail_after:
-                return  # an answer without an end: the server closes the connection
-            if i == self.error_after:
+            if self.failures and (i in (self.fail_after, self.error_after) or i - start == self.error_each):
+                self.failures -= 1
+                if i == self.fail_after:
+                    return  # an answer without an end: the server closes the connection
                 event = b"data: " + msgspec.json.encode(error_body(self.error_code)) + b"\n\n"
                 await send({"type": "http.response.body", "body": event, "more_body": False})
                 return
-            await send({"type": "http.response.body", "body": token_event(i), "more_body": True})
+            mark = mark_line([100 + i], i == self.tokens - 1) if resumable else b""
+            await send({"type": "http.response.body", "body": mark + token_event(i), "more_body": True})
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
 
@@ -184,7 +191,7 @@ class Rig:
 async def rig(
     layout: dict[str, tuple[str, ...]] | None = None, *, wait_ready: bool = True, **env: str
 ) -> AsyncIterator[Rig]:
-    """A router over `layout` (cell: engine names, p… are prefills), with PD_ROUTER_<name> settings."""
+    """A router over `layout` (cell: engine names, p… are prefills), with settings as TOTAL, IDLE, TRIES."""
     layout = layout or {"a": ("p0", "d0")}
     stubs = {n: Stub(n, "prefill" if n[0] == "p" else "decode") for names in layout.values() for n in names}
     for stub in stubs.values():
@@ -196,7 +203,9 @@ async def rig(
         for cell, names in layout.items()
         for n in names
     ]
-    settings = Settings.from_env({f"PD_ROUTER_{k}_TIMEOUT": v for k, v in env.items()})
+    settings = Settings.from_env(
+        {f"PD_ROUTER_{k}" + ("" if k == "TRIES" else "_TIMEOUT"): v for k, v in env.items()}
+    )
     async with AsyncExitStack() as stack:
         for stub in stubs.values():
             stack.push_async_callback(stub.end)

@@ -39,7 +39,16 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(entry=entries)
     def dispatch(self, entry: Entry) -> None:
+        before, retries = entry.attempts, self.ledger.retries
         self.ledger.dispatch(entry, 7, "p0", "d0", self.tick())
+        if entry.ended is None:
+            assert (entry.attempts, self.ledger.retries) == (before + 1, retries + (before > 0))
+
+    @rule(entry=entries)
+    def again(self, entry: Entry) -> None:
+        self.ledger.again(entry, self.tick())
+        if entry.ended is None:
+            assert (entry.stage, entry.room, entry.legs) == ("admitted", None, {})
 
     @rule(
         entry=entries, side=st.sampled_from(["prefill", "decode"]), status=st.sampled_from(["done", "failed"])

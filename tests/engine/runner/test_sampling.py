@@ -24,7 +24,23 @@ def test_rows_are_independent_of_their_company() -> None:
 
 
 def test_greedy_is_the_exact_argmax() -> None:
-    assert sample(LOGITS, [(Sampling(seed=1), i) for i in range(4)]) == LOGITS.argmax(-1).tolist()
+    sampled = sample(LOGITS, [(Sampling(seed=1), i) for i in range(4)])
+    assert [s.token for s in sampled] == LOGITS.argmax(-1).tolist()
+
+
+def test_logprobs_are_the_models_own_whatever_the_filters() -> None:
+    params = Sampling(temperature=0.1, top_k=5, seed=3, logprobs=4)
+    sampled = [*sample(LOGITS[:1], [(params, 9)]), *sample(LOGITS[1:2], [(Sampling(logprobs=0), 9)])]
+    expected = torch.softmax(LOGITS.double(), -1).log()
+    for row, one in zip(expected, sampled, strict=False):
+        assert one.logprob is not None
+        assert one.logprob.value == pytest.approx(float(row[one.token]), abs=1e-5)
+    assert sampled[0].logprob is not None and sampled[1].logprob is not None
+    values, tokens = expected[0].topk(4)
+    assert [t for t, _ in sampled[0].logprob.top] == tokens.tolist()
+    assert [v for _, v in sampled[0].logprob.top] == pytest.approx(values.tolist(), abs=1e-5)
+    assert sampled[1].logprob.top == []
+    assert sample(LOGITS[:1], [(Sampling(), 9)])[0].logprob is None
 
 
 def test_as_many_parameters_as_rows() -> None:

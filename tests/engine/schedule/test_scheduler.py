@@ -101,7 +101,8 @@ def test_the_youngest_is_preempted_and_recomputed_with_its_output() -> None:
 def test_prefill_legs_take_all_their_pages_at_once() -> None:
     scheduler = make(pages=10, budget=8, page=4)
     for index in range(2):
-        scheduler.add(sequence(f"leg{index}", 32, arrived=float(index), stop_after_prefill=True))
+        leg = sequence(f"leg{index}", 32, arrived=float(index), stop_after_prefill=True, wanted=True)
+        scheduler.add(leg)
     scheduler.plan(0.0)
     assert scheduler.pages.held_by() == {"leg0": 8}
     assert [s.waiting_on for s in scheduler.waiting] == ["pages"]

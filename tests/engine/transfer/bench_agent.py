@@ -2,7 +2,8 @@
 
 Run from the project root: python -m tests.engine.transfer.bench_agent [rounds]. Prints one JSON object.
 Pages are SmolLM2-135M's (30 layers, 3 KV heads of 64, 16 slots), 512 tokens, shuffled page order; both
-sides are processes; medians of alternating rounds.
+sides are processes; medians of alternating rounds. `halves`: to pages of half the size, a descriptor for
+each head, layer, k/v and half.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from nixl._api import nixl_agent, nixl_agent_config
 from engine.core.types import Shape
 from engine.transfer import commands as c
 from engine.transfer.agent import AgentThread
-from engine.transfer.layout import page_bytes
+from engine.transfer.layout import page_bytes, units_of
 
 PAGES, TOKENS = 80, 512
 
@@ -93,26 +94,29 @@ def measure(itemsize: int, rounds: int) -> dict[str, float]:
 
     def report(item: c.Report) -> None:
         if isinstance(item, c.Posted):
-            inside.append(item.seconds)
+            inside.extend([item.seconds] * (item.seq >= 0))
         if not isinstance(item, c.Beat):
             got.set()
 
     agent, pool = make_agent("src", itemsize, report)
     size = page_bytes(shape(itemsize), (0, 3))
-    agent.submit(
-        c.AddPeer(
-            peer="dst",
-            tp=1,
-            metadata=[info.metadata],
-            bases=[info.base],
-            devices=[0],
-            heads=[(0, 3)],
-            pages=PAGES,
+    for peer, factor in (("dst", 1), ("halves", 2)):
+        got.clear()
+        agent.submit(
+            c.AddPeer(
+                peer=peer,
+                tp=1,
+                metadata=[info.metadata],
+                bases=[info.base],
+                devices=[0],
+                heads=[(0, 3)],
+                pages=PAGES * factor,
+                page_size=16 // factor,
+            )
         )
-    )
-    got.wait(20)
+        got.wait(20)
     raw, order = Raw(pool, info, size), torch.Generator().manual_seed(1)
-    times: dict[str, list[float]] = {"agent": [], "raw": []}
+    times: dict[str, list[float]] = {"agent": [], "raw": [], "halves": []}
     count = TOKENS // 16
     for index in range(rounds + 10):
         src = torch.randperm(PAGES - 1, generator=order)[:count].tolist()
@@ -123,6 +127,12 @@ def measure(itemsize: int, rounds: int) -> dict[str, float]:
         agent.submit(c.Post(room=index, seq=index, peer="dst", src=src, dst=dst))
         got.wait(20)
         took["agent"] = time.perf_counter() - start
+        src, dst = units_of(src, 2), units_of(dst, 2)
+        got.clear()
+        start = time.perf_counter()
+        agent.submit(c.Post(room=index, seq=-index, peer="halves", src=src, dst=dst))
+        got.wait(20)
+        took["halves"] = time.perf_counter() - start
         if index >= 10:
             for name, value in took.items():
                 times[name].append(value)
@@ -140,6 +150,7 @@ def measure(itemsize: int, rounds: int) -> dict[str, float]:
         "agent_to_raw": round(median["raw"] / median["agent"], 3),
         "agent_thread_to_raw": round(median["raw"] / statistics.median(inside[10:]), 3),
         "agent_ms": round(median["agent"] * 1e3, 3),
+        "halves_ms": round(median["halves"] * 1e3, 3),
         "idle_cpu_percent": round(idle * 100, 2),
     }
 

@@ -4,6 +4,7 @@ a wire that loses connections with what they carry, ranks that track every open 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.core.settings import Settings
@@ -33,11 +34,13 @@ class Pages:
     def __init__(self) -> None:
         self.free = set(range(PAGES - 1))  # the last page is scratch
         self.held: dict[str, list[int]] = {}
+        self.given: dict[str, list[int]] = {}  # what each request got, for good
 
     def take(self, rid: str) -> list[int] | None:
         if len(self.free) < PAGES_EACH:
             return None
-        self.held[rid] = [self.free.pop() for _ in range(PAGES_EACH)]
+        self.held[rid] = self.given[rid] = sorted(self.free)[:PAGES_EACH]  # what was freed comes back soon
+        self.free -= set(self.held[rid])
         return self.held[rid]
 
     def give_back(self, rid: str) -> None:
@@ -64,6 +67,9 @@ class Sink:
         self.quiets.add(rid)
         self.pages.give_back(rid)
 
+    def wanted(self, room: int, rid: str) -> None:
+        assert rid not in self.ends, f"{rid} wanted after its end"
+
     def ready(self, room: int, rid: str, first: FirstToken) -> None:
         assert self.ends[rid].kind == "done" and rid in self.quiets and rid not in self.readies
         self.readies.add(rid)
@@ -79,6 +85,7 @@ class Rank:
     quiescing: set[int] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     reports: deque[c.Report] = field(default_factory=deque)
+    wrote: Callable[[c.Post], None] = lambda post: None
 
     def step(self, index: int) -> None:
         command = self.commands.popleft()
@@ -109,6 +116,7 @@ class Rank:
     def finish(self, index: int, key: tuple[int, int], good: bool) -> None:
         post = self.open.pop(key)
         if good:
+            self.wrote(post)
             done = c.Posted(rank=index, room=post.room, seq=post.seq, bytes=8, seconds=0.0)
             self.reports.append(done)
         else:
@@ -127,7 +135,8 @@ class Prefill:
 
     def __init__(self, fleet: Fleet, number: int, tp: int = 2) -> None:
         self.key = PeerKey("prefill", f"p{number}")
-        self.sink, self.ranks, self.deadlines = Sink(), [Rank() for _ in range(tp)], Deadlines(fleet.clock)
+        self.sink, self.deadlines = Sink(), Deadlines(fleet.clock)
+        self.ranks = [Rank(wrote=lambda post: fleet.wrote(self.key, post)) for _ in range(tp)]
         self.up: PeerKey | None = None
         self.computed: set[str] = set()
         self.rids: dict[int, str] = {}
@@ -151,12 +160,16 @@ class Decode:
         self.up: PeerKey | None = None
         self.rids: dict[int, str] = {}
         self.granted: set[str] = set()
+        self.checked: set[str] = set()  # readies whose pages were compared; they may be reused since
+        self.memory: dict[int, tuple[PeerKey, int]] = {}  # page → whose page was written there last
         self.receiver = Receiver(
+            ranks=Ranks(1, lambda command: None),
             link=_Link(lambda peer, message: fleet.to_prefill.append(message) if self.up == peer else None),
             deadlines=self.deadlines,
             sink=self.sink,
             settings=fleet.settings,
             clock=fleet.clock,
+            faults=fleet.faults,
         )
 
 
@@ -171,12 +184,13 @@ class _Link:
 class Fleet:
     """Both sides and the wire. A connection is up on each side until that side notices its loss."""
 
-    def __init__(self) -> None:
+    def __init__(self, tp: int = 2) -> None:
+        self.tp = tp
         self.clock, self.faults, self.settings = Clock(), Faults(enabled=True), Settings.from_env({})
         self.to_prefill: deque[m.RoomMessage] = deque()
         self.to_decode: deque[m.RoomMessage] = deque()
         self.lives = 0
-        self.prefill, self.decode = Prefill(self, 0), Decode(self, 0)
+        self.prefill, self.decode = Prefill(self, 0, tp), Decode(self, 0)
 
     def connect(self) -> None:
         """Both sides have given the old connection up; a new one is linked."""
@@ -223,9 +237,13 @@ class Fleet:
         """The process and its open writes are gone; decode learns it from the next life's Welcome."""
         old = self.prefill.key
         self.lives += 1
-        self.prefill = Prefill(self, self.lives)
+        self.prefill = Prefill(self, self.lives, self.tp)
         self.lose_decode("restarted")
         self.decode.receiver.on_peer_fenced(old)
+
+    def wrote(self, source: PeerKey, post: c.Post) -> None:
+        if post.peer == str(self.decode.key):
+            self.decode.memory |= {dst: (source, src) for src, dst in zip(post.src, post.dst, strict=True)}
 
     def deliver(self, to_decode: bool) -> None:
         if to_decode and self.to_decode and self.decode.up is not None:

@@ -16,6 +16,7 @@ from engine.faults import Faults
 from engine.transfer import commands as c
 from engine.transfer.agent import AgentThread
 from engine.transfer.coordinator import Transfer
+from engine.transfer.layout import layout_name
 from engine.transfer.ports import Outcome
 
 SHAPE = Shape(layers=3, kv_heads=3, head_dim=4, page_size=2, itemsize=4)
@@ -43,6 +44,9 @@ class Sink:
     def quiet(self, room: int, rid: str) -> None:
         self.events.append(("quiet", room))
 
+    def wanted(self, room: int, rid: str) -> None:
+        """Scheduling only: no event of a room's life."""
+
     def ready(self, room: int, rid: str, first: FirstToken) -> None:
         self.events.append(("ready", room, first.token))
 
@@ -59,9 +63,14 @@ def fill(pool: torch.Tensor, first_head: int, seed: int) -> None:
             pool[page, head] = torch.randn(pool.shape[2:], generator=maker)
 
 
+def heads_of(shape: Shape, tp: int, rank: int) -> tuple[int, int]:
+    return (0, shape.kv_heads) if shape.replicated else split_heads(shape.kv_heads, tp, rank)
+
+
 def make_pool(pages: int, tp: int, rank: int, shape: Shape = SHAPE) -> torch.Tensor:
-    first, last = split_heads(shape.kv_heads, tp, rank)
-    return torch.zeros(pages, last - first, shape.layers, 2, shape.page_size, shape.head_dim)
+    first, last = heads_of(shape, tp, rank)
+    size = (pages, last - first, shape.layers, 2, shape.page_size, shape.head_dim)
+    return torch.zeros(size, dtype={4: torch.float32, 2: torch.bfloat16}[shape.itemsize])
 
 
 class FakeAgents:
@@ -99,17 +108,17 @@ class FakeAgents:
 class RealAgents:
     """Ranks with real NIXL agents on threads of this process."""
 
-    def __init__(self, tp: int, pages: int, instance: str, incarnation: str) -> None:
+    def __init__(self, tp: int, pages: int, instance: str, incarnation: str, shape: Shape = SHAPE) -> None:
         self.tp = tp
-        self.pools = [make_pool(pages, tp, rank) for rank in range(tp)]
+        self.pools = [make_pool(pages, tp, rank, shape) for rank in range(tp)]
         self.report: Callable[[c.Report], None] = lambda report: None
         self.reports: list[c.Report] = []
         self.threads = [
             AgentThread(
                 name=agent_name(instance, incarnation, rank),
                 rank=rank,
-                heads=split_heads(SHAPE.kv_heads, tp, rank),
-                shape=SHAPE,
+                heads=heads_of(shape, tp, rank),
+                shape=shape,
                 pool=self.pools[rank],
                 report=self._report,
             )
@@ -143,6 +152,7 @@ class Engine:
         tp: int = 1,
         pages: int = 32,
         real: bool = False,
+        shape: Shape = SHAPE,
         env: dict[str, str] | None = None,
         token: bytes = TOKEN,
         fingerprint: dict[str, str | int] | None = None,
@@ -156,17 +166,17 @@ class Engine:
         self.settings = Settings.from_env(env or {})
         self.ranks: RealAgents | FakeAgents
         if real:
-            self.ranks = RealAgents(tp, pages, instance, self.incarnation)
+            self.ranks = RealAgents(tp, pages, instance, self.incarnation, shape)
         else:
             self.ranks = FakeAgents(tp, pages)
         marks: dict[str, str | int] = {
             "model": "sha256:0",
-            "dtype": "float32",
-            "page_size": SHAPE.page_size,
-            "layout": "head-major-1",
-            "layers": SHAPE.layers,
-            "kv_heads": SHAPE.kv_heads,
-            "head_dim": SHAPE.head_dim,
+            "dtype": {4: "float32", 2: "bfloat16"}[shape.itemsize],
+            "page_size": shape.page_size,
+            "layout": layout_name(shape),
+            "layers": shape.layers,
+            "kv_heads": shape.kv_heads,
+            "head_dim": shape.head_dim,
             "tp": tp,
         }
         self.transfer = Transfer(

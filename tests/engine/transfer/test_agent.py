@@ -104,6 +104,16 @@ def test_a_stalled_room_is_never_posted_and_quiet_when_told(linked: Pair) -> Non
     assert not linked.dst.pools[0][1].any()
 
 
+def test_a_room_that_is_let_fail_is_reported_and_quiet_once_its_write_has_landed(linked: Pair) -> None:
+    linked.post(1, [0], [1], fail=True)
+    assert linked.expect(c.PostError, "the error").room == 1
+    linked.src.broadcast(c.Quiesce(1))
+    assert linked.expect(c.Quiet, "quiet") == c.Quiet(0, 1)
+    assert linked.dst.pools[0][1].any(), "its first write was made"
+    linked.post(2, [0], [2])
+    linked.expect(c.Posted, "a room after it")
+
+
 def test_a_slow_room_does_not_block_another(linked: Pair) -> None:
     linked.post(1, [0], [1], delay=0.3)
     linked.post(2, [0], [2])

@@ -43,11 +43,12 @@ def test_a_wrong_token_is_refused_and_told(engine: Callable[..., Engine]) -> Non
     until(lambda: decode.sink.of(4) == ["link_failed", "quiet"], "a room fails at once")
 
 
-@pytest.mark.parametrize("field", ["model", "dtype", "page_size", "layout", "layers", "kv_heads", "head_dim"])
+@pytest.mark.parametrize("field", ["model", "dtype", "layout", "layers", "kv_heads", "head_dim"])
 def test_a_fingerprint_that_differs_is_refused_by_name(engine: Callable[..., Engine], field: str) -> None:
     prefill = engine("prefill", "prefill-0")
-    decode = engine("decode", "decode-0", peers=[prefill.address], fingerprint={field: "other"})
-    text = f"{field} of decode-0 is other"
+    other = 7 if field in ("layers", "kv_heads", "head_dim") else "other"
+    decode = engine("decode", "decode-0", peers=[prefill.address], fingerprint={field: other})
+    text = f"{field} of decode-0 is {other}"
     until(lambda: text in str(decode.transfer.peers_document()), "the field is named")
     decode.transfer.request(4, "r", prefill.address)
     until(lambda: decode.sink.of(4) == ["peer_incompatible", "quiet"], "a room fails at once")

@@ -227,6 +227,18 @@ def test_terminal_states_do_not_change(fleet: Fleet) -> None:
     assert fleet.prefill.sender.counters.late_completions == 1
 
 
+def test_a_chunk_after_the_last_one_takes_nothing_back(fleet: Fleet) -> None:
+    """Else the hand-over would follow with pages that were never written."""
+    pages = fleet.prefill.sink.pages.take("p1")
+    assert pages is not None
+    fleet.prefill.sender.open(1, "p1")
+    fleet.prefill.sender.computed(1, TOKENS, pages, FirstToken(token=1))
+    assert not fleet.prefill.sender.chunk(1, pages[:1], 1)
+    want(fleet)
+    fleet.drain()
+    assert len(fleet.decode.memory) == len(pages) and code(fleet, "d1") == "done"
+
+
 def test_a_late_word_about_an_earlier_use_of_a_room_is_dropped(fleet: Fleet) -> None:
     """Room numbers may come again: what answers the first use must not free the pages of the second."""
     fleet.faults.arm("stall-transfer")

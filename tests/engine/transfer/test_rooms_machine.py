@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from engine.core.errors import RequestError
 from engine.core.types import FirstToken
-from engine.transfer import commands as c
+from tests.engine.transfer import room_promises
 from tests.engine.transfer.fleet_model import ADDRESS, PAGES_EACH, TOKENS, Fleet
 
 ROOMS = st.integers(1, 2)
@@ -183,35 +183,11 @@ class Rooms(RuleBasedStateMachine):
     # What must hold.
 
     @invariant()
-    def no_page_is_free_and_written_to(self) -> None:
-        prefill, decode = self.fleet.prefill, self.fleet.decode
-        for rank in prefill.ranks:
-            posts = [p for p in rank.commands if isinstance(p, c.Post)]
-            for post in (*rank.open.values(), *posts):
-                assert not set(post.src) & prefill.sink.pages.free, f"{post} reads free pages"
-                if post.peer == str(decode.key):
-                    assert not set(post.dst) & decode.sink.pages.free, f"{post} writes free pages"
-
-    @invariant()
-    def ready_means_done(self) -> None:
-        for rid in self.fleet.decode.sink.readies:
-            assert self.fleet.decode.sink.ends[rid].kind == "done"
+    def promises(self) -> None:
+        room_promises.check(self.fleet)
 
     def teardown(self) -> None:
-        """All deadlines pass: every room ends; and once the two are linked again, every page is free."""
-        fleet = self.fleet
-        for room, rid in fleet.prefill.rids.items():
-            if rid not in fleet.prefill.computed and rid not in fleet.prefill.sink.ends:
-                fleet.prefill.sender.abort(room, "stop")
-        for _ in range(4):
-            fleet.advance(350.0)
-        for sink, rids in ((fleet.prefill.sink, fleet.prefill.rids), (fleet.decode.sink, fleet.decode.rids)):
-            assert set(rids.values()) <= set(sink.ends), "a room outlived its deadlines"
-        fleet.connect()
-        fleet.drain()
-        for sink in (fleet.prefill.sink, fleet.decode.sink):
-            assert set(sink.ends) == sink.quiets, "a room never became quiet"
-        assert not fleet.prefill.sender.snapshot() and not fleet.decode.receiver.snapshot()
+        room_promises.every_room_ends(self.fleet)
 
 
 TestRooms = Rooms.TestCase

@@ -88,7 +88,12 @@ def test_running_engines_speak_for_themselves(pair: Pair) -> None:
     pair.run()
     assert "engine 0.1" in pair.agree("versions").found
     assert pair.agree("fingerprint").level is Level.OK
-    pair.pictures["decode-0"].fingerprint["dtype"] = "bfloat16"
+    pair.pictures["decode-0"].fingerprint["page_size"] = "64"
+    assert pair.agree("fingerprint").level is Level.OK, "a whole factor between page sizes is no difference"
+    pair.pictures["decode-0"].fingerprint["page_size"] = "24"
+    line = pair.agree("fingerprint")
+    assert line.level is Level.FAIL and line.found == "page_size: prefill-0 16, decode-0 24"
+    pair.pictures["decode-0"].fingerprint.update(page_size="16", dtype="bfloat16")
     line = pair.agree("fingerprint")
     assert line.level is Level.FAIL and line.found == "dtype: prefill-0 float32, decode-0 bfloat16"
     pair.pictures["decode-0"].versions["engine"] = "0.2"
@@ -115,6 +120,18 @@ def test_an_address_that_is_reached_and_ways_in_which_it_is_not(pair: Pair) -> N
     assert "does not listen now" in pair.address().found, "nobody runs, and nobody was let listen"
     del pair.found["10.0.0.1:9001"]
     assert pair.address().level is Level.SKIP
+
+
+def test_what_an_engine_that_ends_first_does_not_answer_is_no_verdict(pair: Pair) -> None:
+    """A frozen one does not either, and the deploy that is being checked may be its cure."""
+    pair.ear.ports.remove(9001)
+    pair.run()
+    pair.found["10.0.0.1:9001"] = Reached("no answer", 4.0)
+    assert pair.address().level is Level.FAIL
+    pair.change("h1", ending=frozenset({"prefill-0"}))
+    assert pair.address().level is Level.WARN
+    pair.found["10.0.0.1:9001"] = Reached("refused", 0.1)
+    assert pair.address().level is Level.SKIP, "it will listen on another port than it does"
 
 
 def test_the_running_engine_itself_answers(pair: Pair) -> None:

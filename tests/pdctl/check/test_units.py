@@ -12,6 +12,7 @@ from pdctl.facts.ports import TAKEN, Holder, PortState
 from pdctl.flows.check import ucx as check_ucx
 from pdctl.flows.check.report import Level
 from pdctl.flows.check.units import lines
+from tests.pdctl.check.conftest import OFF
 
 ADDRESS = "10.0.0.2"
 
@@ -55,6 +56,20 @@ def test_an_engine_that_listens_where_no_peer_comes_fails(made: Any, only: Any) 
     state = held(made, Holder("127.0.0.1", "pd", 100), error="", facts={"decode-0": made.running(100)})
     line = only(lines(state), "ports")
     assert line.level is Level.FAIL and "8001 is open at 127.0.0.1 only" in line.found
+
+
+def test_what_units_that_a_deploy_stops_first_hold_is_as_good_as_free(made: Any, only: Any) -> None:
+    """A unit of another name too, and one that listens where no peer comes; a stranger beside it is none."""
+    facts = {"decode-0": OFF, "old": made.running(300)}
+    gone = {"facts": facts, "ending": frozenset({"decode-0", "old"})}
+    line = only(lines(held(made, Holder(ADDRESS, "pd", 301, (300,)), **gone)), "ports")
+    assert line.level is Level.OK and "8001 held by pid 301, which ends first" in line.found
+    line = only(lines(held(made, Holder("127.0.0.1", "pd", 300), error="", **gone)), "ports")
+    assert line.level is Level.OK
+    line = only(lines(held(made, Holder(ADDRESS, "pd", 300), Holder(ADDRESS, "ann", 7), **gone)), "ports")
+    assert line.level is Level.FAIL and line.fix.startswith("kill")
+    state = held(made, Holder(ADDRESS, "pd", 300), facts=facts)
+    assert only(lines(state), "ports").level is Level.FAIL, "it is not stopped"
 
 
 def test_an_address_of_another_host_is_one_line(made: Any, only: Any) -> None:

@@ -34,6 +34,13 @@ def lose_want(scene: Scene, leg: Any, peer: Any) -> None:
     pinned(scene, leg, "want", "preallocated", "transfer")
 
 
+def lose_early_want(scene: Scene, leg: Any, peer: Any) -> None:
+    """Decode has pages for a prompt that prefill does not compute before it is asked for."""
+    scene.route("r7", 12.0)
+    scene.hold("prefill-0", leg("r7", "waiting", pages=0, stage_age_s=12.0, waiting_on="decode"))
+    scene.hold("decode-0", leg("r7", "preallocated", stage_age_s=12.0, waiting_on="transfer"))
+
+
 def stall(scene: Scene, leg: Any, peer: Any) -> None:
     pinned(scene, leg, "transfer", "transferring", "transfer")
 
@@ -202,6 +209,7 @@ def by_hand(scene: Scene, leg: Any, peer: Any) -> None:
 
 CASES: dict[Make, tuple[str, str, set[str]]] = {
     lose_want: ("PD602", "Want was lost", set()),
+    lose_early_want: ("PD602", "Want was lost", set()),
     stall: ("PD602", "stalled", set()),
     lose_done: ("PD602", "Done was lost", set()),
     lose_taken: ("PD602", "Taken was lost", set()),

@@ -56,7 +56,9 @@ def saturated(scene: Scene, leg: Any, peer: Any) -> None:
         scene.hold("decode-0", leg(f"r{number}", "running", pages=25, stage_age_s=30.0))
     for number in range(5, 9):
         scene.route(f"r{number}", 40.0)
-        scene.hold("prefill-0", leg(f"r{number}", "inflight", stage_age_s=35.0, waiting_on="want"))
+        held = {"waiting_on": "want"} if number < 7 else {"waiting_on": "decode", "pages": 0}
+        stage = "inflight" if number < 7 else "waiting"
+        scene.hold("prefill-0", leg(f"r{number}", stage, stage_age_s=35.0, **held))
         waits = "pages" if number == 5 else None
         scene.hold("decode-0", leg(f"r{number}", "waiting", pages=0, stage_age_s=35.0, waiting_on=waits))
 

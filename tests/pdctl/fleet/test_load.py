@@ -66,8 +66,13 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
         ),
         (
             "port = 8103",
-            "port = 8103\npage_size = 32",
-            "23: cells.a.engines.decode-0.page_size: is 32, but prefill-0 of this cell has 16;",
+            "port = 8103\npage_size = 24",
+            "23: cells.a.engines.decode-0.page_size: is 24, but prefill-0 of this cell has 16; one must be",
+        ),
+        (
+            "port = 8103",
+            'port = 8103\ndtype = "bfloat16"',
+            "23: cells.a.engines.decode-0.dtype: is bfloat16, but prefill-0 of this cell has float32;",
         ),
         (
             'host = "local"\nport = 8103',
@@ -91,6 +96,36 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
             'transport = "local"\nuser = "me"',
             '12: hosts.local.user: is for transport = "ssh"; this host is local.',
         ),
+        (
+            "port = 8103",
+            'port = 8103\nenv = { BAZ = "a\\nb" }',
+            "23: cells.a.engines.decode-0.env.BAZ: holds a line break or another control character.",
+        ),
+        ('path = "model"', 'path = "mod\\tel"', "7: model.path: holds a line break or another control"),
+        *(
+            (
+                'transport = "local"',
+                f'transport = "local"\n{key} = "{value}"',
+                f"12: hosts.local.{key}: {why}",
+            )
+            for key, value, why in (
+                ("root", "/", "/ belongs to the system; name a folder below it that is pdctl's own."),
+                ("root", "/usr/local/", "/usr/local/ belongs to the system;"),
+                ("root", "/opt/../etc/x", "/opt/../etc/x must be a plain path, without . and .. in it."),
+                ("root", "here", "here is no absolute path."),
+                ("address", "10.77. 0.11", "is neither a host name nor an IP address."),
+            )
+        ),
+        *(
+            ('transport = "local"', f'transport = "ssh"\naddress = "10.0.0.1"\n{key} = "{value}"', why)
+            for key, value, why in (
+                ("user", "ops; rm -rf", "13: hosts.local.user: is no login name."),
+                ("ssh", "-oProxyCommand=x", "13: hosts.local.ssh: is neither a host name nor an alias;"),
+                ("ssh", "-x", "13: hosts.local.ssh: starts with a dash;"),
+                ("scope", "system", "7: model.path: is relative to this file; local needs an absolute path."),
+            )
+        ),
+        ('transport = "local"', 'transport = "ssh"', "10: hosts.local.address: is missing: where peers"),
         ("schema = 1", "schema = 2", "1: schema: must be one of 1."),
         ("port = 8100", "", "24: router.port: is missing."),
         ("prefill-0", "decode-0", "Cannot declare"),
@@ -100,6 +135,19 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
 def test_a_wrong_file_is_told_by_line(write_fleet: Write, old: str, new: str, problem: str) -> None:
     found = problems(write_fleet((old, new)))
     assert any(problem in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"schema = 1\n\nname = '\xff'\n", "3: byte 0xff is not UTF-8."),
+        (b"\xef\xbb\xbfschema = 1\n", "1: a byte order mark; save the file as UTF-8 without one."),
+    ],
+)
+def test_a_file_in_another_encoding_is_told_by_line(tmp_path: Path, text: bytes, problem: str) -> None:
+    (tmp_path / "fleet.toml").write_bytes(text)
+    (found,) = problems(tmp_path / "fleet.toml")
+    assert found.endswith(problem)
 
 
 def test_a_decode_alone_has_no_prefill(write_fleet: Write) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.settings import OTHER_ENV, SETTINGS
+from engine.core.settings import BY_NAME, ORDER, OTHER_ENV, SETTINGS
 from pdctl.errors import ConfigError
-from pdctl.fleet.catalogue import known, other_names
+from pdctl.fleet.catalogue import deadline_order, known, other_names
 from pdctl.fleet.chain import INFLIGHT, TOTAL, TRANSFER, chain_problems
 from pdctl.fleet.edit import set_value, set_verified
 from pdctl.fleet.load import load_fleet
+from pdctl.fleet.order import refuse_disorder
 from pdctl.fleet.profile import engine_env, load_profile, profile_names
 from pdctl.fleet.schema import Verified
 
@@ -24,6 +25,7 @@ def test_the_catalogue_is_what_the_engine_declares() -> None:
     }
     assert shipped == declared
     assert other_names() == set(OTHER_ENV)
+    assert deadline_order() == tuple((BY_NAME[i].env, BY_NAME[o].env, why) for i, o, why in ORDER)
 
 
 @pytest.mark.parametrize(("name", "inflight"), [("default", "120"), ("production", "60"), ("drill", "30")])
@@ -147,3 +149,29 @@ def test_a_foreign_variable_needs_its_side_once(profiles: Path) -> None:
     set_value(profiles, "default", "UCX_TLS", "tcp", "no rdma here", "me@here", side="both")
     set_value(profiles, "default", "UCX_TLS", "tcp,self", "and loopback", "me@here")
     assert load_profile(profiles, "default").env_for("decode")["UCX_TLS"].value == "tcp,self"
+
+
+def test_a_fleet_whose_deadlines_are_out_of_order_is_refused_by_line(
+    write_fleet: Callable[..., Path], profiles: Path
+) -> None:
+    """Every edge, with what each of its units would be started with."""
+    refuse_disorder(load_fleet(write_fleet()))
+    own = write_fleet(("port = 8103", f'port = 8103\nenv = {{ {TRANSFER} = "120", PD_QUEUE_TIMEOUT = "9" }}'))
+    with pytest.raises(ConfigError) as caught:
+        refuse_disorder(load_fleet(own))
+    (line,) = caught.value.details
+    assert line.startswith(
+        f"fleet.toml:23: {TRANSFER}=120 of decode-0 must be below {INFLIGHT}=120 of prefill-0: "
+    )
+    assert f" The other is at {profiles / 'default.toml'}:" in line
+
+    path = profiles / "default.toml"
+    text = path.read_text()
+    path.write_text(text.replace('"150"', '"700"'))
+    with pytest.raises(ConfigError) as caught:
+        refuse_disorder(load_fleet(write_fleet()))
+    (line,) = caught.value.details
+    at = next(n for n, row in enumerate(text.splitlines(), 1) if "values.PD_ROUTER_IDLE_TIMEOUT" in row)
+    assert line.startswith(
+        f"{path}:{at}: PD_ROUTER_IDLE_TIMEOUT=700 of router must be below {TOTAL}=600 of router"
+    )

@@ -35,6 +35,8 @@ class Bench:
     said: list[str] = field(default_factory=list)
     # What a release is made of: a fixed one, since a tree that is edited meanwhile would be another.
     files: dict[str, bytes] = field(default_factory=lambda: {"engine/__init__.py": b""})
+    # With a preflight, which has tests of its own (test_deploy_preflight.py).
+    check: bool = False
 
     @property
     def path(self) -> Path:
@@ -69,7 +71,7 @@ class Bench:
         wait_ready(ctx, ctx.fleet.cells[cell].engines, WAIT)
 
     def plan(self, *limit: str) -> Deploy:
-        return plan_deploy(self.context(), WAIT, self.restart, limit)
+        return plan_deploy(self.context(), WAIT, self.restart, limit, self.check)
 
     def apply(self, made: Deploy) -> Outcome:
         with Journal(made.ctx.fleet.paths.journal, made.verb) as journal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,18 @@ class Swallower:
                 client.sendall(data)
 
 
+def story(live: Live, prompt: str, started: Callable[[], object] = lambda: None) -> list[Any]:
+    """The events of one long greedy stream through the router; `started` is called at the tenth."""
+    body = {"prompt": prompt, "max_tokens": 96, "temperature": 0, "ignore_eos": True, "stream": True}
+    seen: list[Any] = []
+    with httpx.stream("POST", f"{live.url}/v1/completions", json=body, timeout=200.0) as answer:
+        for line in filter(None, answer.iter_lines()):
+            seen.append(line if line == "data: [DONE]" else json.loads(line[6:]).get("choices", line))
+            if len(seen) == 10:
+                started()
+    return seen
+
+
 def poll(check: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not check():
@@ -248,7 +262,11 @@ def test_a_frozen_decode_is_named_and_not_its_effects(live: Live) -> None:
     poll(lambda: all(e["ready"] for e in admin.state(live.ctx, live.url).get("engines", [])) or False)
 
 
-def test_co_restart_under_load_fails_no_request(live: Live) -> None:
+def test_co_restart_under_load_fails_no_request_and_cuts_no_stream(live: Live) -> None:
+    """The drain is far shorter than two of the streams: they pause and go on, token for token."""
+    prompts = ["A long story about a fox:", "The sea was"]
+    with ThreadPoolExecutor(2) as pool:
+        whole = list(pool.map(lambda p: story(live, p), prompts))
     old = {e.name: admin.get(live.ctx, e.url, "/v1/state")["incarnation"] for e in live.ctx.fleet.engines()}
     shots: list[Shot] = []
     shape = Shape(agents=2, seconds=60.0, tokens=8, deadline=200.0)
@@ -258,11 +276,19 @@ def test_co_restart_under_load_fails_no_request(live: Live) -> None:
 
     thread = threading.Thread(target=load)
     thread.start()
-    poll(lambda: int(admin.state(live.ctx, live.url)["counters"]["requests_done"]) >= 3)
-    report = co_restart.run(live.ctx, None, lambda text: None)
+    done = int(admin.state(live.ctx, live.url)["counters"]["requests_done"])
+    poll(lambda: int(admin.state(live.ctx, live.url)["counters"]["requests_done"]) >= done + 3)
+    both = threading.Barrier(3, timeout=120.0)
+    with ThreadPoolExecutor(2) as pool:
+        streams = [pool.submit(story, live, p, both.wait) for p in prompts]
+        both.wait()
+        report = co_restart.run(live.ctx, None, lambda text: None, drain=0.2)
+        assert [stream.result() for stream in streams] == whole
     thread.join(240.0)
     assert report.ok, report.document()
     cell = report.cells[0]
+    assert cell.resumed >= 2 and cell.cut == 0, report.document()
+    assert admin.state(live.ctx, live.url)["counters"]["resumed"] >= 2
     assert [s.code for s in shots if not s.ok] == [] and len(shots) > 3
     for start in cell.starts:
         assert start.was == old[start.engine] != start.incarnation
