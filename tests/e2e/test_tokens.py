@@ -153,7 +153,7 @@ def linked(cell: Cell, edge: Edge) -> bool:
 
 
 class Load:
-    """One request after the other over an edge, until it is stopped or one is not right."""
+    """A steady trickle of requests over an edge, until it is stopped or one is not right."""
 
     def __init__(self, cell: Cell, edge: Edge) -> None:
         self.edge, self.count, self.wrong = edge, 0, ""
@@ -162,7 +162,7 @@ class Load:
         self.thread.start()
 
     def _run(self, cell: Cell) -> None:
-        while not (self.stop.is_set() or self.wrong):
+        while not (self.wrong or self.stop.wait(0.3)):
             try:
                 got = cell.answer(self.edge, PROMPTS[4], SHORT)
             except (AssertionError, httpx.HTTPError) as error:

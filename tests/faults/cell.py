@@ -103,6 +103,9 @@ def measured(row: int, fault: str, where: str, record: Path | None) -> Iterator[
         yield result
         if not result.evidence:
             raise NoEffectError(f"The fault did not take effect: {fault} at {where} left no evidence.")
+    except KeyboardInterrupt:
+        record = None  # says nothing about the cell
+        raise
     except BaseException as error:
         result.problems.append(str(error).splitlines()[0][:300] if str(error) else type(error).__name__)
         raise

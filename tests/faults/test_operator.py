@@ -86,8 +86,8 @@ def test_a_rolling_change_serves_no_mixed_pair(live: Live, right: list[str], rec
     folder = live.ctx.fleet.dir
     mixed: list[str] = []
     with measured(22, "pdctl deploy of a changed value", "prefill, then decode", record) as result:
-        profile, name = folder / "profiles" / "default.toml", "[values.PD_HEARTBEAT_TIMEOUT]"
-        before = float(state(live, D)["timeouts"]["heartbeat"]["value"])
+        profile, name = folder / "profiles" / "default.toml", "[values.PD_RANK_TIMEOUT]"
+        before = float(state(live, D)["timeouts"]["rank"]["value"])
         old, new = (f'{name}\nvalue = "{value:g}"' for value in (before, before + 1))
         assert old in profile.read_text()
         over = threading.Event()
@@ -103,7 +103,7 @@ def test_a_rolling_change_serves_no_mixed_pair(live: Live, right: list[str], rec
             load.end()
             over.set()
             watcher.join(10.0)
-        values = [state(live, n)["timeouts"]["heartbeat"]["value"] for n in (P, D)]
+        values = [state(live, n)["timeouts"]["rank"]["value"] for n in (P, D)]
         if values == [before + 1] * 2:
             result.evidence = f"both engines have {values[0]:g} s in place of {before:g} s"
         fates = load.fates()
@@ -118,7 +118,7 @@ def _watch(live: Live, over: threading.Event, mixed: list[str]) -> None:
     while not over.wait(0.1):
         try:
             router = admin.state(live.ctx, live.url)
-            values = {n: state(live, n)["timeouts"]["heartbeat"]["value"] for n in (P, D)}
+            values = {n: state(live, n)["timeouts"]["rank"]["value"] for n in (P, D)}
             again = admin.state(live.ctx, live.url)
         except Exception:  # something is being restarted
             continue

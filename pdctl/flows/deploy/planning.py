@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.order import refuse_disorder
@@ -55,9 +56,9 @@ class Deploy:
     verb: str = "deploy"
 
 
-def restart_cell(ctx: Context, cell: str) -> None:
-    """Co-restart as a deploy step: what went wrong is raised."""
-    report = co_restart.run(ctx, cell, ctx.say)
+def restart_cell(ctx: Context, cell: str, wait: float) -> None:
+    """Co-restart as a deploy step, `wait` seconds for each engine to start: what went wrong is raised."""
+    report = co_restart.run(ctx, cell, ctx.say, wait=wait)
     if not report.done:
         last = report.cells[-1]
         raise PdctlError(
@@ -72,15 +73,15 @@ def restart_cell(ctx: Context, cell: str) -> None:
 def plan_deploy(
     ctx: Context,
     wait: float,
-    restart: CoRestart = restart_cell,
+    restart: CoRestart | None = None,
     limit: Sequence[str] = (),
     check: bool = True,
 ) -> Deploy:
     """Look at every host and change nothing.
 
-    `wait` is the deadline of each wait for readiness, seconds; `restart` is for a whole cell; `limit` names
-    cells and hosts that alone are deployed to; `check`: with a preflight. Raises when there is nothing left
-    that could be deployed to.
+    `wait` is the deadline of each wait for readiness, seconds; `restart` is what a whole cell is
+    restarted by; `limit` names cells and hosts that alone are deployed to; `check`: with a preflight.
+    Raises when there is nothing left that could be deployed to.
     """
     fleet = ctx.fleet
     refuse_disorder(fleet)
@@ -104,7 +105,9 @@ def plan_deploy(
     units = {u.name: desired_unit(fleet, u, made.get(u.host)) for u in placed}
     groups = chosen(fleet, groups_of(fleet, units), limit)
     hooks = Hooks(ctx, list(fleet.hosts))
-    ways = Ways(author(ctx, states, "deploy"), wait, hooks.around(restart), check)
+    ways = Ways(
+        author(ctx, states, "deploy"), wait, hooks.around(restart or partial(restart_cell, wait=wait)), check
+    )
     deploy = Deploy(ctx, Plan(()), units, tuple(groups), states, ways, broken, hooks)
     return make_deploy(deploy, install_plan(deploy, releases, lock))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.names import nearest
@@ -39,7 +40,7 @@ def plan_rollback(
     ctx: Context,
     wait: float,
     id: str | None = None,
-    restart: CoRestart = restart_cell,
+    restart: CoRestart | None = None,
     limit: Sequence[str] = (),
     check: bool = True,
 ) -> tuple[Deploy, Deployment]:
@@ -57,7 +58,12 @@ def plan_rollback(
     for group in groups:
         _reach(ctx, states, group)
     hooks = Hooks(there, list(there.fleet.hosts))
-    ways = Ways(author(ctx, states, f"rollback to {target.id}"), wait, hooks.around(restart), check)
+    ways = Ways(
+        author(ctx, states, f"rollback to {target.id}"),
+        wait,
+        hooks.around(restart or partial(restart_cell, wait=wait)),
+        check,
+    )
     states = States(there, states.hosts, states.down)
     broken = _gone(states, list(units.values()))
     deploy = Deploy(there, Plan(()), units, tuple(groups), states, ways, broken, hooks, "rollback")

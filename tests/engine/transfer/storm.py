@@ -20,11 +20,12 @@ from engine.core.types import FirstToken
 from engine.transfer.ports import Outcome
 from tests.engine.transfer.harness import SHAPE, Engine, RealAgents
 
-POISON = -12345.0
+# Not the same on both sides: a late write of a page that prefill gave up too must be seen on decode.
+POISON = {"prefill": -12345.0, "decode": -54321.0}
 # Rooms that stall end soon; a machine that is busy with other things does not lose the link.
 ENV = {
     "PD_DECODE_PREALLOC_TIMEOUT": "30",
-    "PD_DECODE_TRANSFER_TIMEOUT": "30",
+    "PD_DECODE_TRANSFER_TIMEOUT": "10",
     "PD_HEARTBEAT_TIMEOUT": "60",
     "PD_HANDSHAKE_TIMEOUT": "100",
 }
@@ -42,6 +43,7 @@ class Side:
     def __init__(self, engine: Engine) -> None:
         assert isinstance(engine.ranks, RealAgents)
         self.engine, self.pools = engine, engine.ranks.pools
+        self.poison = POISON["prefill" if engine.transfer.sender is not None else "decode"]
         self.lock = threading.Lock()
         self.free = list(range(PAGES))  # the scratch page follows them
         self.held: dict[int, list[int]] = {}
@@ -52,7 +54,7 @@ class Side:
         self.used: set[int] = set()
         self.ready: list[int] = []
         for page in self.free:
-            self._fill(page, POISON)
+            self._fill(page, self.poison)
         engine.sink.ended, engine.sink.quiet = self.on_ended, self.on_quiet  # type: ignore[method-assign]
         engine.sink.ready = self.on_ready  # type: ignore[method-assign]
 
@@ -70,7 +72,7 @@ class Side:
                 return None
             pages, self.free = self.free[:count], self.free[count:]
             for page in pages:
-                if not self._holds(page, POISON):
+                if not self._holds(page, self.poison):
                     self.violations.append(f"page {page} was written while it was free, seen by room {room}")
             self.reused |= self.used & set(pages)
             self.used |= set(pages)
@@ -81,7 +83,7 @@ class Side:
         with self.lock:
             pages = self.held.pop(room, [])
             for page in pages:
-                self._fill(page, POISON)
+                self._fill(page, self.poison)
             self.free = [*pages, *self.free]  # taken again first: the shortest way to a reused page
 
     def on_ended(self, room: int, rid: str, outcome: Outcome) -> None:
@@ -105,7 +107,7 @@ class Side:
     def report(self) -> dict[str, object]:
         """Ends and violations, with the poison of every free page looked at."""
         with self.lock:
-            bad = [page for page in self.free if not self._holds(page, POISON)]
+            bad = [page for page in self.free if not self._holds(page, self.poison)]
             return {
                 "violations": [*self.violations, *(f"page {p} was written while it was free" for p in bad)],
                 "ends": self.ends,
