@@ -16,7 +16,7 @@ from pdctl.flows.deploy.planning import Deploy, plan_deploy
 from pdctl.flows.deploy.result import DeployFailed, Outcome
 from pdctl.flows.deploy.run import apply_deploy
 from pdctl.remote.journal import Call, Journal
-from pdctl.render.plan import counted, show_outcome, show_plan
+from pdctl.render.plan import counted, show_notes, show_outcome, show_plan
 from pdctl.render.table import show_json
 
 Limit = Annotated[
@@ -74,9 +74,10 @@ def show_planned(deploy: Deploy, as_json: bool, detailed: bool) -> Exit:
     """A host that takes no part makes the plan a part of the truth: 4."""
     if as_json:
         broken = {host: error.document() for host, error in deploy.broken.items()}
-        show_json(_document(deploy) | {"applied": False, "broken": broken})
+        show_json(_document(deploy) | {"applied": False, "broken": broken, "notes": list(deploy.notes)})
     else:
         show_plan(deploy.plan, broken=deploy.broken)
+        show_notes(deploy.notes)
     if deploy.broken:
         return Exit.PARTIAL
     return Exit.CHANGES if deploy.plan.changes and detailed else Exit.OK

@@ -98,6 +98,18 @@ def read_run(path: Path, id: str) -> Run:
             store.close()
 
 
+def last_note(path: Path, what: str) -> dict[str, Any]:
+    """The newest note of that name in any run; empty when there is none."""
+    if not path.exists():
+        return {}
+    store = Store(path)
+    try:
+        rows = store.read("SELECT data FROM notes WHERE what = ? ORDER BY at DESC LIMIT 1", (what,))
+        return dict(json.loads(rows[0]["data"])) if rows else {}
+    finally:
+        store.close()
+
+
 def prune_runs(path: Path, days: float) -> int:
     """Forget runs that began longer ago; how many."""
     if not path.exists():
@@ -107,8 +119,9 @@ def prune_runs(path: Path, days: float) -> int:
         old = "SELECT id FROM runs WHERE started < ? AND state != 'running'"
         limit = (time.time() - days * 86400,)
         count = len(store.read(old, limit))
-        for table in ("steps", "commands", "notes"):
-            store.write(f"DELETE FROM {table} WHERE run IN ({old})", limit)
+        newest = "SELECT rowid FROM notes WHERE at = (SELECT MAX(at) FROM notes n WHERE n.what = notes.what)"
+        for table, but in (("steps", ""), ("commands", ""), ("notes", f" AND rowid NOT IN ({newest})")):
+            store.write(f"DELETE FROM {table} WHERE run IN ({old}){but}", limit)
         store.write(f"DELETE FROM runs WHERE id IN ({old})", limit)
         return count
     finally:

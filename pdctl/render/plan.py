@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pdctl.errors import PdctlError
 from pdctl.flows.deploy.result import Outcome, State
@@ -78,5 +78,9 @@ def show_outcome(outcome: Outcome, changed: bool) -> None:
     if any(h.state != "ok" for h in outcome.hosts) or (changed and len(outcome.hosts) > 1):
         hosts = [(h.host, h.state, h.release or None, h.why or None) for h in outcome.hosts]
         show_table(("host", "state", "current release", "why"), hosts)
-    for note in outcome.notes:
+    show_notes(outcome.notes)
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    for note in notes:
         print(f"note: {note}")

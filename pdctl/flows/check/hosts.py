@@ -40,7 +40,8 @@ class HostState:
     """One host as it was found. `units` are those that the fleet file puts there, `launches` those of them
     that are installed; `machine_units`: the machine's systemd runs them; `spare` are ports of its address
     that nobody listens on, `env` what each unit is started with. `ending` are units that a deploy stops
-    before it starts any of `units`: `facts` has them too, and what they hold is as good as free.
+    before it starts any of `units`: `facts` has them too, and what they hold is as good as free. `manager`:
+    why no unit can be looked at there.
     """
 
     host: Host
@@ -64,6 +65,7 @@ class HostState:
     addresses: tuple[str, ...]
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ending: frozenset[str] = frozenset()
+    manager: PdctlError | None = None
 
     @property
     def name(self) -> str:
@@ -102,13 +104,14 @@ def look(
 def _host(ctx: Context, given: Mapping[str, Launch], ending: frozenset[str], name: str) -> HostState:
     units = tuple(u for u in ctx.fleet.units() if u.host == name)
     tick = _clock(ctx, name)
-    launches = _launches(ctx, name, units) | {u.name: given[u.name] for u in units if u.name in given}
+    launches, manager = _launches(ctx, name, units)
+    launches |= {u.name: given[u.name] for u in units if u.name in given}
     asked = request(ctx.fleet, ctx.fleet.hosts[name], units, launches)
     names = [*dict.fromkeys([*(u.name for u in units), *sorted(ending)])]
     facts, answers = collect(ctx.units(name), partial(ask_host, ctx, name), names, asked)
     system = ctx.units(name).kind == "systemd" and ctx.fleet.hosts[name].spec.scope == "system"
     found = state(ctx.fleet, ctx.fleet.hosts[name], units, facts, launches, answers, tick, system)
-    return replace(found, ending=ending)
+    return replace(found, ending=ending, manager=manager)
 
 
 def _clock(ctx: Context, name: str) -> Clock | Missing:
@@ -125,16 +128,19 @@ def _clock(ctx: Context, name: str) -> Clock | Missing:
     return clock.best(found)
 
 
-def _launches(ctx: Context, name: str, units: tuple[Engine | Router, ...]) -> dict[str, Launch]:
-    """From the unit files that lie there. Engines that bring their own command are not started by us."""
+def _launches(
+    ctx: Context, name: str, units: tuple[Engine | Router, ...]
+) -> tuple[dict[str, Launch], PdctlError | None]:
+    """From the unit files that lie there, and why they cannot be read. Engines that bring their own command
+    are not started by us."""
     try:
         specs = ctx.units(name).specs([unit.name for unit in units])
     except UnreachableError:
         raise
-    except PdctlError:
-        return {}  # said by the units' own facts
+    except PdctlError as error:
+        return {}, error
     own = {unit.name for unit in units if unit.kind == "bundled"}
-    return {unit: launch(spec) for unit, spec in specs.items() if unit in own}
+    return {unit: launch(spec) for unit, spec in specs.items() if unit in own}, None
 
 
 def launch(spec: UnitSpec) -> Launch:

@@ -21,12 +21,26 @@ _NTP = "timedatectl set-ntp true"
 
 
 def lines(state: HostState) -> Iterator[Line]:
+    if state.units:
+        yield _manager(state)
     yield from _python(state)
     yield _disk(state)
     if state.engines:
         yield _shm(state)
         yield _memlock(state)
         yield _model(state)
+
+
+def _manager(state: HostState) -> Line:
+    """Whether this login may start and look at units there."""
+    scope = state.host.spec.scope
+    wanted = "a login that may become root" if scope == "system" else "a login that has a systemd of its own"
+    if state.manager is not None:
+        found, fix = state.manager.message.rstrip("."), state.manager.hint
+        if scope == "user":  # a deploy asks for it, and many hosts let users have it
+            return warn(state.name, "units", found, wanted, fix or "loginctl enable-linger")
+        return fail(state.name, "units", found, wanted, fix or "pdctl status")
+    return ok(state.name, "units", f"units of scope {scope} can be looked at", wanted)
 
 
 def _python(state: HostState) -> Iterator[Line]:

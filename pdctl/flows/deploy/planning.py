@@ -11,6 +11,7 @@ from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.order import refuse_disorder
 from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.context import Context
+from pdctl.flows.deploy import places
 from pdctl.flows.deploy.deployment import Author, new_id
 from pdctl.flows.deploy.desired import DesiredUnit, desired_unit
 from pdctl.flows.deploy.files import token_steps
@@ -42,7 +43,7 @@ class Deploy:
     """A plan made and not yet applied, with what it was made for.
 
     `units` are what is wanted by name; `groups` are those in scope, in order; `broken` says why a host
-    takes no part.
+    takes no part, `notes` what else is to be known.
     """
 
     ctx: Context
@@ -54,6 +55,7 @@ class Deploy:
     broken: dict[str, PdctlError]
     hooks: Hooks
     verb: str = "deploy"
+    notes: tuple[str, ...] = ()
 
 
 def restart_cell(ctx: Context, cell: str, wait: float) -> None:
@@ -88,7 +90,7 @@ def plan_deploy(
     scope = chosen(fleet, groups_of(fleet, {}), limit)
     near = {fleet.router.host, *(h for g in scope for h in g.hosts)}
     states = look_at(ctx, [h for h in fleet.hosts if h in near or not limit], fleet.model.path)
-    broken = dict(states.down)
+    broken = dict(states.down) | places.moved(fleet)
     files, lock = package_files(), engine_lock()
     releases: dict[str, HostRelease] = {}
     for host in dict.fromkeys(u.host for u in fleet.units()):
@@ -109,6 +111,7 @@ def plan_deploy(
         author(ctx, states, "deploy"), wait, hooks.around(restart or partial(restart_cell, wait=wait)), check
     )
     deploy = Deploy(ctx, Plan(()), units, tuple(groups), states, ways, broken, hooks)
+    deploy = replace(deploy, notes=tuple(places.forgotten(fleet)))
     return make_deploy(deploy, install_plan(deploy, releases, lock))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pdctl.errors import LockedError, PdctlError
 from pdctl.exits import Exit
+from pdctl.flows.deploy import places
 from pdctl.flows.deploy.back import NothingBefore, last_good, put_back
 from pdctl.flows.deploy.group import Group
 from pdctl.flows.deploy.planning import INSTALL, PREFLIGHT, PRUNE, SWITCH, Deploy, why_not
@@ -29,12 +30,16 @@ def apply_deploy(deploy: Deploy, journal: Journal) -> Outcome:
         outcome = Rollout(deploy, journal).all()
         outcome.check()
         return outcome
+    fleet = deploy.ctx.fleet
     with hooks.open(deploy.plan.document()):
         hooks.before(deploy.verb)
         ended = "interrupted"
+        places.begun(fleet, journal)
         try:
             outcome = Rollout(deploy, journal).all()
             ended = "done" if outcome.exit is Exit.OK else "failed"
+            if ended == "done":
+                places.ended(fleet, journal)
         finally:
             note = hooks.after(deploy.verb, ended)
     outcome.notes += [note] if note else []
@@ -51,7 +56,7 @@ class Rollout:
         self._broken = dict(deploy.broken)
         self._stopped: dict[str, PdctlError] = {}
         self._results: dict[str, GroupResult] = {}
-        self._notes: list[str] = []
+        self._notes: list[str] = list(deploy.notes)
 
     def all(self) -> Outcome:
         self._on_hosts(INSTALL)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pdctl.errors import ConfigError
 from pdctl.facts.clock import Clock, apart, at_least, measured, spread
 from pdctl.facts.machine import GIB, MIB, Memlock, Python, Room
 from pdctl.facts.missing import Missing
@@ -19,8 +20,17 @@ MADE = {"runtime": "index", "python": None}
 
 def test_a_healthy_host_has_no_finding(made: Any) -> None:
     found = list(lines(made.state()))
-    assert {line.check for line in found} == {"python", "disk", "shm", "memlock", "model"}
+    assert {line.check for line in found} == {"units", "python", "disk", "shm", "memlock", "model"}
     assert {line.level for line in found} == {Level.OK} and not any(line.fix for line in found)
+
+
+def test_a_login_that_may_not_become_root_is_found_before_a_deploy(made: Any) -> None:
+    refused = ConfigError(
+        "sudo_refused", "h1 does not let you become root: a password is required.", "NOPASSWD"
+    )
+    (line,) = [li for li in lines(made.state(manager=refused)) if li.check == "units"]
+    assert (line.level, line.fix) == (Level.FAIL, "NOPASSWD")
+    assert line.found == "h1 does not let you become root: a password is required"
 
 
 @pytest.mark.parametrize(

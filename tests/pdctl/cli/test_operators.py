@@ -34,7 +34,7 @@ CHANGING = {
     "restart --co": ["restart", "--co"],
     "resume": ["resume"],
     "down": ["down"],
-    "profile": ["profile", "set", "default", "PD_QUEUE_TIMEOUT=25", "--reason", "why", "--live"],
+    "profile": ["profile", "set", "default", "PD_QUEUE_TIMEOUT=350", "--reason", "why", "--live"],
     "tune-timeout": ["tune-timeout", "--yes"],
     "drill": ["drill", "arm", "prefill-0", "lose-want"],
     "drill disarm": ["drill", "disarm", "prefill-0"],
@@ -270,7 +270,7 @@ def test_everything_is_written_down_and_no_secret_is(fleet: Path, capsys: pytest
     """The fleet's tokens travel to the hosts; nothing that keeps records may have them."""
     assert main(["deploy", "--yes"]) == Exit.OK
     assert main(["restart", "router", "--yes"]) == Exit.OK
-    assert main(["profile", "set", "default", "PD_QUEUE_TIMEOUT=25", "--reason", "why", "--live"]) in (
+    assert main(["profile", "set", "default", "PD_QUEUE_TIMEOUT=350", "--reason", "why", "--live"]) in (
         Exit.OK,
         Exit.PARTIAL,
     )
