@@ -134,18 +134,22 @@ class Outgoing(Staged):
         return m.Done(room=self.room, ticket=self.ticket, tokens=tokens, first=first, sums=sums)
 
 
-def want_problem(want: m.Want, entry: Outgoing | None, ended: Outcome | None, pages: int) -> str:
-    """Why prefill cannot serve a Want, or an empty string; `pages` is what each rank of the peer has."""
-    if entry is None:
-        if ended:
-            return f"The room has ended on prefill: {ended.message or ended.kind}"
-    elif entry.ended:
-        return f"The room has ended on prefill: {entry.outcome.message if entry.outcome else ''}"
-    elif entry.dst is not None:
-        return f"The room is already wanted by {entry.peer}."
+def want_problem(
+    want: m.Want, entry: Outgoing | None, ended: Outcome | None, pages: int
+) -> tuple[str, str] | None:
+    """Why prefill cannot serve a Want, as code and sentence; `pages` is what each rank of the peer has.
+
+    Of a room that ended before decode spoke up decode hears how: an abort there is an abort here too.
+    """
+    over = ended if entry is None else entry.outcome
+    if over is not None:
+        code = "kv_transfer_failed" if over.kind == "done" else over.code
+        return code, f"The room has ended on prefill: {over.message or over.kind}"
+    if entry is not None and entry.dst is not None:
+        return "kv_transfer_failed", f"The room is already wanted by {entry.peer}."
     if len(set(want.pages)) != len(want.pages) or any(not 0 <= p < pages - 1 for p in want.pages):
-        return f"The pages of the Want are not distinct numbers in 0..{pages - 2}."
-    return ""
+        return "kv_transfer_failed", f"The pages of the Want are not distinct numbers in 0..{pages - 2}."
+    return None
 
 
 @dataclass(eq=False)

@@ -182,7 +182,7 @@ class Sender:
         target = self._peers.get(peer) or self._ranks.target(0, None)
         problem = want_problem(want, entry, self._recent.get(want.room), target.pages)
         if problem:
-            self._refuse(peer, want.room, want.ticket, "kv_transfer_failed", problem)
+            self._refuse(peer, want.room, want.ticket, *problem)
             return
         if entry is None:
             entry = self._rooms[want.room] = Outgoing(want.room, None, now, stage_at=now)

@@ -94,7 +94,11 @@ def test_a_saturated_decode_is_waited_for(narrow: Stack, wait: float) -> None:
         hog = pool.submit(narrow.complete, "router", prompt(3, 8), 3900, 150.0)
         running = wait_for(
             "decode to be full",
-            lambda: [r for r in requests(narrow, "decode-0").values() if r["stage"] == "running"],
+            lambda: [
+                r
+                for r in requests(narrow, "decode-0").values()
+                if r["stage"] == "running" and r["prompt_tokens"] == 8
+            ],
         )
         answers = [pool.submit(narrow.complete, "router", ids, 4, 150.0) for ids in prompts]
 
@@ -105,7 +109,11 @@ def test_a_saturated_decode_is_waited_for(narrow: Stack, wait: float) -> None:
             assert len(ahead) <= 3 and state["pages"]["held"] <= 7, "prefill piles up"
             return len(live) == LEGS and min(r["age_s"] for r in live) >= wait
 
-        wait_for(f"all to wait {wait:g} s", waited, wait + 30.0, every=0.2)
+        try:
+            wait_for(f"all to wait {wait:g} s", waited, wait + 30.0, every=0.2)
+        except AssertionError:
+            narrow.admin("router", "abort", id=running[0]["id"])  # else the pool's end waits for it
+            raise
         legs = requests(narrow, "prefill-0").values()
         assert sorted((r["stage"], r["waiting_on"]) for r in legs) == [("inflight", "want")] * 3 + [
             ("waiting", "decode")

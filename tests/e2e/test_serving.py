@@ -61,7 +61,7 @@ def test_a_stop_string_ends_the_text_before_it(pair: Stack) -> None:
     pair.baseline("prefill-0", "decode-0")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_seed_gives_the_single_engines_sample(pair: Stack, seed: int) -> None:
     options = {"temperature": 0.9, "top_p": 0.95, "seed": seed}
     mine = chat(pair, "router", **options)["choices"][0]["message"]["content"]
@@ -119,6 +119,7 @@ def test_preempted_sequences_lose_nothing(fresh: Stack, pair: Stack) -> None:
     fresh.baseline("prefill-0", "decode-0")
 
 
+@pytest.mark.slow
 def test_bfloat16_pair_equals_bfloat16_single(tmp_path: Path, smollm: Path) -> None:
     with stack(tmp_path, smollm) as s:
         s.engine("single", "both", dtype="bfloat16").wait_ready()

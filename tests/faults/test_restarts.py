@@ -76,7 +76,7 @@ CELLS = [
     restart(6, "SIGTERM and a new life", P, partial(Restart, (P,)), slow=True),
     restart(6, "SIGKILL twice in a row", P, partial(Restart, (P, P), crash=True), slow=True),
     restart(
-        7, "SIGKILL, decode first", "both", partial(Restart, (D, P), crash=True, together=True), slow=False
+        7, "SIGKILL, decode first", "both", partial(Restart, (D, P), crash=True, together=True), slow=True
     ),
     restart(
         7, "SIGKILL, prefill first", "both", partial(Restart, (P, D), crash=True, together=True), slow=True

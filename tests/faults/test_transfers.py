@@ -94,6 +94,7 @@ CELLS = [
         "inflight deadline within a slow write",
         P,
         armed("slow-transfer", P, value=4.0, deadlines=WATCHDOG),
+        slow=True,
     ),
     Cell(
         14,

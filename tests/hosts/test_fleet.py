@@ -73,7 +73,7 @@ def test_a_changed_profile_value_restarts_its_cell_alone_and_no_request_fails(ni
     after = night.pids()
     assert {n for n in pids if pids[n] != after[n]} == {"prefill-1", "decode-1"}
     assert shots and [s.code for s in shots if not s.ok] == []
-    assert "PD_RANK_TIMEOUT=25" in night.lab.hosts[2].sh("cat /opt/pdctl/night/env/decode-1.env")
+    assert 'PD_RANK_TIMEOUT="25"' in night.lab.hosts[2].sh("cat /opt/pdctl/night/env/decode-1.env")
 
 
 @pytest.mark.slow
