@@ -44,6 +44,7 @@ def day(lab: Lab, smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield fleet
 
 
+@pytest.mark.slow
 def test_a_deploy_killed_on_its_way_is_run_again_and_finishes(day: RealFleet) -> None:
     """While it sends, between the switch and the start, and in the midst of a co-restart."""
     day.done("deploy", "--yes")
@@ -63,7 +64,8 @@ def test_a_deploy_killed_on_its_way_is_run_again_and_finishes(day: RealFleet) ->
 
 
 def test_a_rollback_goes_back_on_every_host_and_what_comes_after_is_right(day: RealFleet) -> None:
-    day.done("deploy", "--yes", release="new")  # nothing, after the test before
+    day.done("deploy", "--yes")
+    day.done("deploy", "--yes", release="new")
     new, pids, lives = day.current(), day.pids(), day.incarnations()
     target = json.loads(day.done("rollback", "--list", "--json"))["deployments"][1]
     said = day.done("rollback", "--yes", "--json")
