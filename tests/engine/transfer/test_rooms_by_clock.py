@@ -144,7 +144,7 @@ def test_a_want_for_an_ended_room_is_answered_at_once(fleet: Fleet) -> None:
     fleet.prefill.sender.abort(1, "client")
     want(fleet)
     fleet.drain()
-    assert code(fleet, "d1") == "kv_transfer_failed" and "d1" in fleet.decode.sink.quiets
+    assert code(fleet, "d1") == "aborted" and "d1" in fleet.decode.sink.quiets
 
 
 @pytest.mark.parametrize("pages", [[0, 1, PAGES - 1], [0, 1, PAGES], [0, 1, -1], [0, 0, 1]])
