@@ -205,7 +205,7 @@ def _addresses(draft: Draft, places: Mapping[str, Address]) -> dict[str, str]:
         choices = [c for c in (bound, called - set(_ANY)) if c]
         if choices and len(choices[0]) > 1:
             listed = ", ".join(sorted(choices[0]))
-            hint = "Give them different hosts: NAME=SOURCE."
+            hint = "Give them different hosts: --ssh NAME=LOGIN for each, and NAME=SOURCE."
             raise ConfigError(
                 "two_addresses", f"What is on host {host} has several addresses: {listed}.", hint
             )

@@ -131,7 +131,8 @@ class SystemdUnits:
         result = self._transport.run(command, CALL)
         where = f"{what} on {self._transport.host}"
         if result.timed_out:
-            raise DeadlineError("systemd_silent", f"{where} did not end in {CALL:g} s.")
+            hint = "See `systemctl list-jobs` and the load there; what was asked for may still happen."
+            raise DeadlineError("systemd_silent", f"{where} did not end in {CALL:g} s.", hint)
         if result.rc != 0:
             said = result.tail(1)
             message = f"{where} failed: {said[0].rstrip('.') if said else f'exit code {result.rc}'}."
