@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: demo hosts test test-slow faults soak lint bench docs clean
+.PHONY: demo hosts test test-hosts test-slow faults soak lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
@@ -18,9 +18,14 @@ demo: $(STAMP)
 hosts:
 	sh tests/hosts/setup.sh
 
-test: $(STAMP) hosts
+test: $(STAMP)
 	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile --ignore=tests/hosts
+
+# On booted throw-away hosts, with real SSH and systemd; a run of its own, because both take their time.
+test-hosts: $(STAMP) hosts
+	$(BIN)/python -m pdctl model pull smollm2-135m
+	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile tests/hosts
 
 # What `make test` leaves out for its length: an hour and more.
 test-slow: $(STAMP) hosts

@@ -36,12 +36,12 @@ def wired(
             made.close()
 
 
-def cell(fault: str, where: str, what: Callable[[Lab], None], slow: bool = True) -> Cell:
-    return Cell(18, fault, where, partial(Wire, what), slow=slow)
+def cell(fault: str, where: str, what: Callable[[Lab], None]) -> Cell:
+    return Cell(18, fault, where, partial(Wire, what), slow=True)
 
 
 CELLS = [
-    cell("partition", "h1 - h2", lambda lab: lab.net.cut("h1", "h2"), slow=False),
+    cell("partition", "h1 - h2", lambda lab: lab.net.cut("h1", "h2")),
     cell("one-way drop", "h2 to h1", lambda lab: lab.net.cut("h2", "h1", oneway=True)),
     cell("one-way drop", "h1 to h2", lambda lab: lab.net.cut("h1", "h2", oneway=True)),
     cell("TCP reset of the link", "h1", reset),
