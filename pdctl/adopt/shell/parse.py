@@ -98,6 +98,7 @@ class Parser:
             links.append((operator, self._pipeline()))
         text, last, background = source.text[start:end], source.line(max(start, end - 1)), source.here == "&"
         if source.here and source.here in "&;" and not source.startswith(";;"):
+            last = source.line()  # it may stand on a line of its own, after a continuation
             source.at += 1
         source.blank()
         if source.here == "\n" and source.heredocs:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, example, given, settings
 
 from pdctl.adopt.adopt import Wanted, adopt
 from pdctl.adopt.notes import Grade, Unknown
@@ -90,6 +90,7 @@ def unknown(followed: Followed) -> bool:
 
 @RUNS
 @given(text=scripts.anything)
+@example(text="#!/bin/bash\nexec python -m sglang.launch_server \\\n &\nwait\n")
 def test_no_line_goes_unmentioned(lab: Path, text: str) -> None:
     try:
         notes = [n for n in read(lab, text).notes if n.file == "serve.sh"]
