@@ -27,7 +27,7 @@ test-hosts: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile tests/hosts
 
-# What `make test` leaves out for its length: an hour and more.
+# What `make test` leaves out for its length.
 test-slow: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "slow and not soak" -n 2 --dist loadfile
