@@ -80,8 +80,7 @@ SETTINGS: tuple[Setting, ...] = (
         "PD_KV_CHECKSUM",
         0,
         "decode",
-        "Checksums of a prompt's KV, made and verified. "
-        "Off, for both sides read all KV once more.",
+        "Checksums of a prompt's KV, made and verified. Off, for both sides read all KV once more.",
     ),
     _t("router_total", "PD_ROUTER_TOTAL_TIMEOUT", 600, "router", "One request from admission to its end."),
     _t("router_idle", "PD_ROUTER_IDLE_TIMEOUT", 150, "router", "Silence of both legs of one request."),
