@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest
+from pdctl.adapters.traces import Event, HostTraces, Traces
 from pdctl.facts.clock import Clock
 from pdctl.facts.machine import Room
 from pdctl.facts.missing import Missing, known
@@ -14,6 +15,7 @@ from pdctl.facts.process import Process
 from pdctl.facts.reach import Reached
 from pdctl.facts.unit import Unit
 
+NO_TRACES, NO_HOST_TRACES = Traces(), HostTraces()
 # A frozen or wedged engine is told from a busy one by these (seconds).
 FRESH = 5.0  # the leader publishes every 0.25 s
 STEP = 30.0  # no healthy forward step takes longer
@@ -43,10 +45,11 @@ class Member:
 
 @dataclass(frozen=True)
 class EngineView:
-    """One engine: what was declared, what the host says, what it answered (twice)."""
+    """One engine: what was declared, what the host says, what it answered (twice), what it left behind."""
 
     member: Member
     pair: Pair[Engine]
+    traces: Traces = NO_TRACES
 
     @property
     def name(self) -> str:
@@ -105,10 +108,15 @@ class EngineView:
 class RouterView:
     member: Member
     pair: Pair[Router]
+    traces: Traces = NO_TRACES
 
     @property
     def name(self) -> str:
         return self.member.name
+
+    @property
+    def role(self) -> str:
+        return self.member.role
 
     @property
     def reach(self) -> Reach:
@@ -117,6 +125,51 @@ class RouterView:
     @property
     def state(self) -> Router | Missing:
         return self.pair.second.picture
+
+
+@dataclass(frozen=True)
+class OtherView:
+    """A server beside engines and router: a store, a sidecar, a control plane."""
+
+    member: Member
+    traces: Traces = NO_TRACES
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+    @property
+    def role(self) -> str:
+        return self.member.role
+
+
+Party = EngineView | RouterView | OtherView
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How transfers of one edge went, over the time that was looked at."""
+
+    prefill: str
+    decode: str
+    ok: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """What was done to the fleet.
+
+    `what`: restarted, co-restarted, deployed, upgraded, setting, scaled, stopped, other. `cured` says whether
+    the trouble ended with it, None when nobody said.
+    """
+
+    what: str
+    party: str
+    at: float | None
+    name: str = ""
+    value: str = ""
+    cured: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -131,12 +184,13 @@ class HostView:
     disk: Room | Missing
     ports: tuple[PortState, ...] | Missing
     reach: dict[str, Reached] | Missing
+    traces: HostTraces = NO_HOST_TRACES
 
 
 @dataclass(frozen=True)
 class Facts:
     """`at` is when the second sample was taken (Unix seconds). `run` is the living run or person that holds
-    the fleet's lock, as words; "" when nobody does.
+    the fleet's lock, as words; "" when nobody does. `tallies` and `changes` are what somebody told.
     """
 
     fleet: str
@@ -146,6 +200,25 @@ class Facts:
     router: RouterView | Missing
     hosts: tuple[HostView, ...] = ()
     run: str | Missing = field(default_factory=lambda: Missing("the lock was not looked at"))
+    others: tuple[OtherView, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def parties(self) -> tuple[Party, ...]:
+        """Engines, router, others."""
+        router = (self.router,) if isinstance(self.router, RouterView) else ()
+        return (*self.engines, *router, *self.others)
+
+    def party(self, name: str) -> Party | None:
+        return next((p for p in self.parties if p.name == name), None)
+
+    def events(self, *signs: str) -> list[Event]:
+        """Lines of all logs with one of these signs, oldest first; "nixl." stands for the whole family."""
+        found = [e for p in self.parties for e in p.traces.of(*signs)]
+        whole = Traces(events=tuple(e for h in self.hosts for e in h.traces.events))
+        found += whole.of(*signs)
+        return sorted(found, key=lambda e: (e.at if e.at is not None else float("inf"), e.party, e.order))
 
     def host(self, name: str) -> HostView | None:
         return next((h for h in self.hosts if h.name == name), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pdctl.adapters.traces import Traces
 from pdctl.diagnose.facts import Facts
 from pdctl.facts.missing import Missing
 
@@ -40,6 +41,30 @@ def _requests(facts: Facts) -> list[Lack]:
     return _lacks({"router": facts.requests})
 
 
+def _of_traces(has: Callable[[Traces], object], why: str) -> Callable[[Facts], list[Lack]]:
+    """Of every party whose traces have it not; a fleet without any lacks it as a whole."""
+
+    def lacks(facts: Facts) -> list[Lack]:
+        having: dict[str, object] = {
+            p.name: p.traces if has(p.traces) else Missing(why) for p in facts.parties
+        }
+        return _lacks(having) if having else [Lack(None, why, True)]
+
+    return lacks
+
+
+def _kernel(facts: Facts) -> list[Lack]:
+    return _lacks({h.name: h.traces if h.traces.events else Missing("no kernel log") for h in facts.hosts})
+
+
+def _gpus(facts: Facts) -> list[Lack]:
+    return _lacks({h.name: h.traces if h.traces.gpus else Missing("no GPU reading") for h in facts.hosts})
+
+
+def _changes(facts: Facts) -> list[Lack]:
+    return [] if facts.changes else [Lack(None, "nobody told what was changed or restarted", True)]
+
+
 def _of_hosts(subject: str) -> Callable[[Facts], list[Lack]]:
     return lambda facts: _lacks({h.name: getattr(h, subject) for h in facts.hosts})
 
@@ -58,4 +83,13 @@ NEEDS: dict[str, Callable[[Facts], list[Lack]]] = {
     "engine.reach": _always,
     "engine.state": _states,
     "router.requests": _requests,
+    "logs": _of_traces(lambda t: t.lines, "no log"),
+    "readings": _of_traces(lambda t: t.readings, "no metrics and no statistics in its log"),
+    "settings": _of_traces(lambda t: t.settings, "its settings are not shown"),
+    "environ": _of_traces(lambda t: t.environ, "its environment is not shown"),
+    "stacks": _of_traces(lambda t: t.stacks, "no stacks were taken"),
+    "exits": _of_traces(lambda t: t.ended is not None, "no exit code"),
+    "kernel": _kernel,
+    "gpus": _gpus,
+    "changes": _changes,
 }

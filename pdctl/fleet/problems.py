@@ -34,12 +34,12 @@ NAME_RULE = (
 
 
 class TomlFile:
-    """One parsed file and the problems found in it so far."""
+    """One parsed file and the problems found in it so far. `text` is its text, else it is read."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
         self.path = path
         self.problems: list[tuple[int, str]] = []
-        text = _read(path)
+        text = _read(path) if text is None else text
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

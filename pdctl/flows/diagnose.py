@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import httpx
 
@@ -16,6 +17,8 @@ from pdctl.adapters.foreign import health_pair
 from pdctl.adapters.picture import Engine as EnginePicture
 from pdctl.adapters.picture import Pair
 from pdctl.adapters.picture import Router as RouterPicture
+from pdctl.bundle.documents import load
+from pdctl.bundle.read import facts_of
 from pdctl.diagnose.facts import EngineView, Facts, HostView, Member, RouterView
 from pdctl.diagnose.report import Report, make
 from pdctl.errors import PdctlError
@@ -38,6 +41,13 @@ def diagnose(ctx: Context, gap: float = GAP) -> Report:
     """Collect and judge. ConfigError only for a fleet file that cannot be read."""
     started = time.monotonic()
     facts = asyncio.run(_gather(ctx, gap))
+    return make(facts, time.monotonic() - started)
+
+
+def judge_bundle(path: Path) -> Report:
+    """The verdict over a bundle. ConfigError when it cannot be read."""
+    started = time.monotonic()
+    facts = facts_of(load(path), time.time())
     return make(facts, time.monotonic() - started)
 
 

@@ -25,6 +25,7 @@ PDCTL_ROWS: tuple[tuple[str, ...], ...] = (
     ("adopt",),
     ("plan",),
     ("diagnose",),
+    ("bundle",),
     ("supervisor",),
     ("flows",),
     ("render",),

@@ -98,11 +98,11 @@ def test_a_disk_that_fills_up_is_said(serving: Fleet, hosts: list[LabHost]) -> N
     root = "/opt/pdctl/chk"
     hosts[1].sh(f"mount -t tmpfs -o size=20M tmpfs {root} && head -c 19M /dev/zero >{root}/dump")
     try:
-        finding = serving.codes()["PD402"]
+        finding = serving.codes()["PD701"]
     finally:
         hosts[1].sh(f"umount {root}")
     assert finding["subject"] == "h2" and finding["severity"] == "error" and "is full" in finding["summary"]
-    assert "PD402" not in serving.codes()
+    assert "PD701" not in serving.codes()
 
 
 def test_a_host_that_is_away_skips_its_rules_aloud_and_costs_seconds(serving: Fleet, lab: Lab) -> None:
@@ -111,7 +111,7 @@ def test_a_host_that_is_away_skips_its_rules_aloud_and_costs_seconds(serving: Fl
     lab.thaw("h2")
     assert document["seconds"] < 15.0
     skipped = {(s["code"], s["subject"]) for s in document["rules"]["skipped"]}
-    assert {("PD401", "h2"), ("PD402", "h2"), ("PD201", "decode-0")} <= skipped
+    assert {("PD801", "h2"), ("PD701", "h2"), ("PD201", "decode-0")} <= skipped
 
 
 def test_a_router_restarted_by_hand_is_named_and_a_deploy_is_not(

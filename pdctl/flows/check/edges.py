@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 
 from pdctl.adapters.picture import Engine as Picture
-from pdctl.diagnose.rules.pd106_fingerprint import differences
+from pdctl.diagnose.rules.config.pd106_fingerprint import differences
 from pdctl.facts.missing import Missing, known
 from pdctl.facts.reach import REFUSED
 from pdctl.fleet.model import Engine, Fleet

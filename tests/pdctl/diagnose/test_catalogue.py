@@ -10,6 +10,7 @@ import pytest
 
 from pdctl import contracts, diagnose
 from pdctl.adapters.picture import Reach
+from pdctl.adapters.signs import NAMES
 from pdctl.diagnose.docs import page, paragraphs, render
 from pdctl.diagnose.needs import NEEDS
 from pdctl.diagnose.report import document, make
@@ -19,9 +20,23 @@ from pdctl.diagnose.rules import CATALOGUE
 
 def test_every_rule_file_is_in_the_catalogue_in_order() -> None:
     folder = Path(diagnose.__file__).parent / "rules"
-    files = sorted(p.stem[:5].upper() for p in folder.glob("pd*.py"))
+    files = sorted(p.stem[:5].upper() for p in folder.rglob("pd*.py"))
     codes = [r.code for r in CATALOGUE]
     assert codes == files == sorted(set(codes))
+
+
+def test_a_folder_of_rules_is_one_hundred() -> None:
+    folder = Path(diagnose.__file__).parent / "rules"
+    for family in (p for p in folder.iterdir() if p.is_dir()):
+        assert len({p.stem[:3] for p in family.glob("pd*.py")}) <= 1, family
+
+
+def test_every_sign_serves_a_rule() -> None:
+    """A sign that no rule asks for is a line that is searched for in vain."""
+    folder = Path(diagnose.__file__).parent
+    asked = set(re.findall(r'"([a-z_]+\.[a-z_0-9]*)"', "".join(p.read_text() for p in folder.rglob("*.py"))))
+    families = {name.split(".")[0] + "." for name in NAMES} & asked
+    assert {n for n in NAMES if n not in asked and n.split(".")[0] + "." not in families} == set()
 
 
 @pytest.mark.parametrize("rule", CATALOGUE, ids=lambda r: r.code)

@@ -185,5 +185,5 @@ def test_hosts_that_were_not_asked_skip_their_rules_aloud(scene: Any, hosts: Any
     away = Missing("the host is away")
     scene.hosts = [hosts(clock=away, disk=away, ports=away, reach=away)]
     skipped = {s.code: s for s in make(scene.facts(), 1.0).ran.skipped}
-    assert {"PD206", "PD302", "PD401", "PD402"} <= skipped.keys()
-    assert skipped["PD402"].subject == "local" and "away" in skipped["PD402"].reason
+    assert {"PD206", "PD302", "PD801", "PD701"} <= skipped.keys()
+    assert skipped["PD701"].subject == "local" and "away" in skipped["PD701"].reason

@@ -1,4 +1,4 @@
-"""PD401: clocks that differ."""
+"""PD801: clocks that differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pdctl.facts.clock import BROKEN, OURS, SKEW, at_least, spread
 from pdctl.facts.missing import known
 
 
-@rule("PD401", "clocks differ", Severity.WARNING, ["host.clock"], role="amplifier")
+@rule("PD801", "clocks differ", Severity.WARNING, ["host.clock"], role="amplifier")
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The clock of a host is further from the others' than the measurement could be wrong.
 

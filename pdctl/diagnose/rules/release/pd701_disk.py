@@ -1,4 +1,4 @@
-"""PD402: a disk that is full."""
+"""PD701: a disk that is full."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pdctl.facts.missing import known
 _FULL = 16 * MIB
 
 
-@rule("PD402", "disk full", Severity.WARNING, ["host.disk"])
+@rule("PD701", "disk full", Severity.WARNING, ["host.disk"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The file system that holds releases, units and logs of a host has no room left, or hardly any.
 

@@ -1,0 +1,1 @@
+"""Numbers of servers of every kind under normal names: from metrics, from log lines, from JSON answers."""

@@ -1,0 +1,120 @@
+"""The documents of a bundle: path inside it -> text. A folder and a .tar.gz of one are the same thing."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from pdctl.errors import ConfigError
+
+FILE_MAX = 32 << 20  # bytes of one document that are read: its end, which is the newest part of a log
+TOTAL_MAX = 512 << 20
+COUNT_MAX = 5000
+
+
+@dataclass(frozen=True)
+class Documents:
+    """`texts` is path -> text; of the paths in `cut` only the end was read; `name` says where it is from."""
+
+    name: str
+    texts: Mapping[str, str]
+    cut: frozenset[str] = field(default_factory=frozenset)
+
+    def under(self, folder: str) -> dict[str, str]:
+        """Documents in `folder`, by their path below it."""
+        start = folder.rstrip("/") + "/"
+        return {path[len(start) :]: text for path, text in self.texts.items() if path.startswith(start)}
+
+
+def load(path: Path) -> Documents:
+    """A folder or a tar archive. ConfigError when it is neither or holds nothing."""
+    if path.is_dir():
+        found = _collect(str(path), _from_folder(path))
+    elif path.is_file() and tarfile.is_tarfile(path):
+        found = _collect(str(path), _from_tar(path))
+    elif path.exists():
+        raise ConfigError(
+            "bad_bundle",
+            f"{path} is no bundle.",
+            "A bundle is a folder, or a .tar.gz of one (docs/bundle.md).",
+        )
+    else:
+        raise ConfigError("no_bundle", f"There is no bundle at {path}.")
+    if not found.texts:
+        raise ConfigError(
+            "empty_bundle", f"{path} holds no documents.", "docs/bundle.md says what can be in it."
+        )
+    return found
+
+
+def _collect(name: str, entries: Iterator[tuple[str, bytes, int]]) -> Documents:
+    texts: dict[str, str] = {}
+    cut: set[str] = set()
+    total = 0
+    for path, data, size in entries:
+        total += len(data)
+        if total > TOTAL_MAX or len(texts) >= COUNT_MAX:
+            raise ConfigError(
+                "big_bundle", f"{name} is too big to be a bundle: more than 512 MiB or 5000 files."
+            )
+        texts[path] = data.decode("utf-8", "replace")
+        if size > len(data):
+            cut.add(path)
+    return Documents(name, _rooted(texts), frozenset(cut))
+
+
+def _rooted(texts: dict[str, str]) -> dict[str, str]:
+    """Without a single folder around everything, as archives have it; hosts/ alone is no such folder."""
+    tops = {PurePosixPath(path).parts[0] for path in texts}
+    whole = len(tops) == 1 and all("/" in path for path in texts)
+    top = next(iter(tops), "")
+    inside = any(path.split("/", 1)[1] in ("manifest.json", "bundle.toml") for path in texts if "/" in path)
+    return (
+        {path.split("/", 1)[1]: text for path, text in texts.items()} if whole and top and inside else texts
+    )
+
+
+def _from_folder(root: Path) -> Iterator[tuple[str, bytes, int]]:
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            try:
+                size = path.stat().st_size
+                with path.open("rb") as file:
+                    file.seek(max(0, size - FILE_MAX))
+                    yield path.relative_to(root).as_posix(), file.read(FILE_MAX), size
+            except OSError as error:
+                raise ConfigError("unreadable", f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _from_tar(path: Path) -> Iterator[tuple[str, bytes, int]]:
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = PurePosixPath(member.name)
+                if not member.isfile() or name.is_absolute() or ".." in name.parts:
+                    continue
+                file = archive.extractfile(member)
+                data = file.read(FILE_MAX) if file else b""
+                yield str(name), data, member.size
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise ConfigError("bad_bundle", f"{path} cannot be read to its end: {error}.") from None
+
+
+def save(documents: Mapping[str, str], path: Path, at: float) -> int:
+    """Write a .tar.gz, whole or not at all; the bytes written. OSError as usual."""
+    packed = io.BytesIO()
+    top = path.name.split(".")[0] or "bundle"
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name in sorted(documents):
+            data = documents[name].encode()
+            info = tarfile.TarInfo(f"{top}/{name}")
+            info.size, info.mtime, info.mode = len(data), int(at), 0o600
+            archive.addfile(info, io.BytesIO(data))
+    near = path.with_name(path.name + ".part")
+    near.write_bytes(packed.getvalue())
+    near.chmod(0o600)
+    near.replace(path)
+    return len(packed.getvalue())

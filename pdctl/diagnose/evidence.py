@@ -1,0 +1,33 @@
+"""What rules say of log lines: a few of them as evidence, where they stand, since when; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.words import count
+
+SHOWN = 200  # characters of a line in a finding
+
+
+def quote(event: Event) -> str:
+    """One line as evidence: who wrote it and where it stands."""
+    text = event.line if len(event.line) <= SHOWN else event.line[: SHOWN - 1] + "…"
+    return f"{event.party} ({event.where}): {text}"
+
+
+def quoted(events: Sequence[Event], limit: int = 3) -> list[str]:
+    """The first of them, and how many more there are."""
+    lines = [quote(event) for event in events[:limit]]
+    rest = len(events) - limit
+    return [*lines, f"and {count(rest, 'more line')} like this"] if rest > 0 else lines
+
+
+def since(events: Iterable[Event]) -> float | None:
+    """When the first of them was written, where any says so."""
+    return min((e.at for e in events if e.at is not None), default=None)
+
+
+def writers(events: Iterable[Event]) -> list[str]:
+    """Whose logs they are in, in order of first appearance."""
+    return list(dict.fromkeys(e.party for e in events))
