@@ -32,6 +32,14 @@ class Units(Protocol):
 
     kind: str
 
+    def short_lived(self) -> str:
+        """Why units would end with the login that starts them; "" when they outlive it."""
+        ...
+
+    def outlive(self) -> None:
+        """Make units outlive the login; PdctlError says who must allow it."""
+        ...
+
     def install(self, spec: UnitSpec) -> None: ...
 
     def specs(self, names: Sequence[str] = ()) -> dict[str, UnitSpec]: ...

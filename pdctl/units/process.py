@@ -99,6 +99,12 @@ class ProcessUnits:
         end = int(place) + len(whole + newline) if cursor else int(place) - len(torn)
         return LogPart((whole + newline).decode("utf-8", "replace"), str(end))
 
+    def short_lived(self) -> str:
+        return ""
+
+    def outlive(self) -> None:
+        """Keepers are sessions of their own."""
+
     def _ctl(self, verb: str, names: Sequence[str], deadline: float) -> dict[str, UnitStatus]:
         folder = f"{self._paths.root}/units"
         command = Command((sys.executable, "-m", "pdctl.units.ctl", verb, folder, *names))

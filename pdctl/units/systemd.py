@@ -42,6 +42,17 @@ class SystemdUnits:
         self._python = python
         self._fleet = fleet
         self._scope = scope
+        self._lasts: bool | None = None
+
+    def short_lived(self) -> str:
+        """Of what `specs` saw last, so that a look at a host costs no further round trip."""
+        if self._lasts is None:
+            self.specs()
+        return "" if self._lasts else "the login does not linger"
+
+    def outlive(self) -> None:
+        self._tool("linger", "letting units outlive the login")
+        self._lasts = True
 
     def install(self, spec: UnitSpec) -> None:
         files = render(spec, self._scope, self._paths.root)
@@ -49,6 +60,7 @@ class SystemdUnits:
 
     def specs(self, names: Sequence[str] = ()) -> dict[str, UnitSpec]:
         answer = self._tool("files", "reading units", names=list(names))
+        self._lasts = answer["lasts"]
         found = {}
         for name, there in answer["units"].items():
             spec = _spec(there["spec"])

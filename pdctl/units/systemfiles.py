@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 
-from pdctl.units.systemhost import LOGIN, Ask, Host, Trouble, files_of, read, unit_of, write
+from pdctl.units.systemhost import LOGIN, Ask, Host, Trouble, files_of, me, read, unit_of, write
 
 MANAGER_DEADLINE = 10.0
 NODES = "/sys/devices/system/node"
@@ -23,7 +23,7 @@ def files(host: Host, ask: Ask) -> Ask:
         if spec is not None:
             found[name]["files"] = {rel: read(host.path(rel)) for rel in files_of(spec)}
             found[name]["foreign"] = foreign(host, unit_of(host.fleet, spec["role"], name))
-    return {"login": host.login(), "units": found}
+    return {"login": host.login(), "lasts": host.system or lingers(me()), "units": found}
 
 
 def foreign(host: Host, unit: str) -> list[str]:
@@ -43,7 +43,7 @@ def install(host: Host, ask: Ask) -> Ask:
         raise Trouble(f"{unit} is another fleet's already ({whose}); give this fleet another name")
     numa(spec.get("numa"))
     if not host.system:
-        linger(host, login)
+        linger(host, login)  # once more: somebody may have taken it back since the deploy began
     host.insist()
     changed = False
     for old in host.installed(name):

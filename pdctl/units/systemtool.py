@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from pdctl.units.systemfiles import disable, enable, enabled, files, install, lingers, remove
+from pdctl.units.systemfiles import disable, enable, enabled, files, install, linger, lingers, remove
 from pdctl.units.systemhost import Ask, Host, Shown, Trouble, me, read, write
 
 WAIT = 8.0
@@ -216,6 +216,11 @@ def probe(host: Host, ask: Ask) -> Ask:
     }
 
 
+def outlive(host: Host, ask: Ask) -> Ask:
+    linger(host, me())
+    return {}
+
+
 VERBS: dict[str, Callable[[Host, Ask], Ask]] = {
     "status": status,
     "files": files,
@@ -226,13 +231,14 @@ VERBS: dict[str, Callable[[Host, Ask], Ask]] = {
     "remove": remove,
     "logs": logs,
     "probe": probe,
+    "linger": outlive,
 }
 
 
 def main(verb: str, ask: Ask) -> int:
     host = Host(ask)
     try:
-        if verb not in ("probe", "install"):
+        if verb not in ("probe", "install", "linger"):
             host.insist()
         print(json.dumps(VERBS[verb](host, ask)))
     except Trouble as trouble:

@@ -280,8 +280,13 @@ def test_two_fleets_share_a_host_but_no_unit(bench: UnitBench) -> None:
 def test_who_may_not_linger_is_told_what_root_must_run(hosts: list[LabHost], home: Path) -> None:
     hosts[1].sh("loginctl disable-linger dev")
     bench = UnitBench(hosts[1], "dev", "user")
-    with pytest.raises(PdctlError, match="root must run `loginctl enable-linger dev` once"):
-        bench.install("decode-0", SERVES)
+    assert bench.units.short_lived() == "the login does not linger"
+    for act in (bench.units.outlive, lambda: bench.install("decode-0", SERVES)):
+        with pytest.raises(PdctlError, match="root must run `loginctl enable-linger dev` once"):
+            act()
+    hosts[1].sh("loginctl enable-linger dev")
+    bench.units.specs()
+    assert bench.units.short_lived() == ""
 
 
 def test_numa_binds_memory_and_cpus(bench: UnitBench) -> None:

@@ -27,7 +27,7 @@ class HostState:
     """What is true of one host as far as pdctl knows: looked at once, then changed with the host.
 
     `specs` of unit files that cannot be read are None; `changed` are units whose files somebody else changed.
-    `newest` is the last deployment recorded there.
+    `newest` is the last deployment recorded there; `short_lived` says why units would end with the login.
     """
 
     name: str
@@ -42,6 +42,7 @@ class HostState:
     newest: dict[str, Any] | None
     model: bool
     facts: Facts
+    short_lived: str = ""
     statuses: dict[str, UnitStatus] = field(default_factory=dict)
 
     def status(self, name: str) -> UnitStatus:
@@ -137,6 +138,7 @@ def _look(ctx: Context, name: str, model: str | None) -> HostState:
         look.newest,
         look.model,
         look.facts,
+        units.short_lived(),
         statuses.result(),
     )
 

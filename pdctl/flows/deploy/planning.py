@@ -24,6 +24,7 @@ from pdctl.flows.deploy.release import (
     HostRelease,
     current_step,
     install_steps,
+    linger_step,
     release_for,
     root_step,
 )
@@ -161,7 +162,7 @@ def install_plan(deploy: Deploy, releases: dict[str, HostRelease], lock: Lock) -
     install: list[Step] = []
     switch: list[Step] = []
     for state in usable(deploy, deploy.groups):
-        install.append(root_step(state))
+        install += [linger_step(ctx, state), root_step(state)]
         if wanted := releases.get(state.name):
             install += install_steps(ctx, state, wanted, lock)
             switch.append(current_step(state, wanted.release.id, SWITCH, SWITCH))

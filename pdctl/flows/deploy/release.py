@@ -121,6 +121,20 @@ def root_step(state: HostState) -> Step:
     )
 
 
+def linger_step(ctx: Context, state: HostState) -> Step:
+    """First of all, because it needs somebody else's leave: a release is not sent in vain."""
+
+    def check() -> Sequence[str]:
+        return [state.short_lived] if state.short_lived else ()
+
+    def outlive() -> None:
+        ctx.units(state.name).outlive()
+        state.short_lived = ""
+
+    what = "let units outlive the login (loginctl enable-linger)"
+    return Step(f"{state.name}/linger", state.name, what, check, outlive, group=INSTALL, wave=INSTALL)
+
+
 def _make_venv(ctx: Context, state: HostState, wanted: HostRelease, lock: Lock) -> None:
     wheels: list[Wheel] = []
     if wanted.runtime.kind == "wheelhouse":
