@@ -39,12 +39,15 @@ STAGES = [
     Stage(D, "running"),
 ]
 HOW = ["client", "prefill", "decode", "router"]
+# A prefill that has handed a request over knows no more of it.
+GONE = {("running", "prefill")}
 # Each stage by the client, and each of the others at one stage.
 DEFAULT = {(s.stage, "client") for s in STAGES} | {("inflight", "prefill"), ("transferring", "decode")}
 CASES = [
     pytest.param(s, how, marks=() if (s.stage, how) in DEFAULT else pytest.mark.slow, id=f"{s.stage}-{how}")
     for s in STAGES
     for how in HOW
+    if (s.stage, how) not in GONE
 ]
 
 
@@ -101,6 +104,19 @@ def stage_of(bed: Bed, engine: str, request_id: str) -> str:
 def test_cell(bed: Bed, at: Stage, how: str, record: Path | None) -> None:
     bed.heal()
     check_abort(bed, at, how, record, row=9)
+
+
+@pytest.mark.slow
+def test_a_prefill_that_has_handed_over_says_so_and_aborts_nothing(bed: Bed) -> None:
+    bed.heal()
+    at, request_id = STAGES[-1], f"abort-late-{time.monotonic_ns()}"
+    before = aborted(bed)
+    client = Client(bed.url, request_id, at.prompt)
+    wait(lambda: stage_of(bed, D, request_id) == "running", 30.0, "it to run", 0.01)
+    wait(lambda: not stage_of(bed, P, request_id), 5.0, "the prefill to be done with it", 0.01)
+    assert bed.stack.admin(P, "abort", id=request_id) == {"aborted": False}
+    assert b"[DONE]" in client.end() and aborted(bed) == before
+    wait(bed.clean, 20.0, "every page to be free")
 
 
 def check_abort(bed: Bed, at: Stage, how: str, record: Path | None, row: int) -> None:

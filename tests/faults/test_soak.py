@@ -44,6 +44,7 @@ HARSH = [
 def test_the_first_request_after_a_long_idle_is_served(bed: Bed, record: Path | None) -> None:
     bed.heal()
     with measured(24, f"idle for {IDLE:g} s", "all", record) as result:
+        wait(bed.clean, 20.0, "the last answer of before to be published")
         before, began = work(bed), time.monotonic()
         wait(lambda: time.monotonic() - began > IDLE, IDLE + 10.0, "the idle time", every=1.0)
         if work(bed) == before:
