@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: demo hosts test test-hosts test-slow faults soak lint bench docs clean
+.PHONY: demo hosts browser test test-hosts test-slow faults cases soak lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
@@ -27,8 +27,13 @@ test-hosts: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile tests/hosts
 
+# Draws pages in tests; some hundred megabytes, so `make test` uses one that is there and installs none.
+browser:
+	command -v chromium >/dev/null || { apt-get -q update && apt-get -qy install --no-install-recommends chromium; } \
+	  || echo "pages are not drawn in tests: no browser could be installed"
+
 # What `make test` leaves out for its length.
-test-slow: $(STAMP) hosts
+test-slow: $(STAMP) hosts browser
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "slow and not soak" -n 2 --dist loadfile
 
@@ -37,6 +42,11 @@ faults: $(STAMP) hosts
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	results=$$(mktemp); FAULTS_RESULTS=$$results $(BIN)/python -m pytest tests/faults -m "not soak"; \
 	  rc=$$?; $(BIN)/python -m tests.faults.page $$results docs/faults.md; rm -f $$results; exit $$rc
+
+# What diagnose makes of every reported case, and of faults on running fleets.
+cases: $(STAMP) browser
+	$(BIN)/python -m pdctl model pull smollm2-135m
+	$(BIN)/python -m tests.cases
 
 # Mixed load with random faults for SOAK_MINUTES (60), from SOAK_SEED (drawn and printed).
 soak: $(STAMP)

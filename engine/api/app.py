@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from engine.api.admin import Admin
 from engine.api.client import GroupClient
+from engine.api.compat import Compat
 from engine.api.inference import Endpoint, Inference
 from engine.api.info import Reports
 from engine.api.metrics import registry_of
@@ -22,6 +23,7 @@ def build_app(client: GroupClient, text: TextModel, token: str | None, drill: st
     routes = [
         *(Route(path, Endpoint(inference, kind), methods=["POST"]) for path, kind in posts.items()),
         *Reports(client).routes(),
+        *Compat(client, token).routes(),
         *Admin(client, token, drill).routes(),
         metrics_route(registry_of(client.state)),
     ]

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.api.client import GroupClient
+from engine.api.compat import tokens_of
 from engine.http.errors import json_response
 
 
@@ -72,7 +73,7 @@ class Reports:
             "dp_rank": 0,
             "num_reqs": len(requests),
             "num_waiting_reqs": state["queues"].get("waiting", {}).get("depth", 0),
-            "num_tokens": sum(r["prompt_tokens"] + r["output_tokens"] for r in requests),
+            "num_tokens": tokens_of(state),
         }
         return json_response([document])
 

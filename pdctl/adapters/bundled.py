@@ -1,21 +1,26 @@
-"""Bundled engines and router: ask, twice, within a deadline each, and fill the picture."""
+"""Bundled engines and router: what is asked of them, and their answers as a picture."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
 
 from pdctl import contracts
 from pdctl.adapters import parse
-from pdctl.adapters.picture import Engine, Pair, Reach, Router, Sample
+from pdctl.adapters.endpoints import Endpoint, Server
+from pdctl.adapters.picture import Engine, Reach, Router, Sample
 from pdctl.adapters.probe import DEADLINE, Answer, get
 from pdctl.facts.missing import Missing
 
-# Two samples this far apart let a rule see steps, tokens and bytes move.
-GAP = 1.0
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+
+
+def endpoints(server: Server) -> tuple[Endpoint, ...]:
+    state = Endpoint("state", f"{server.url}/v1/state")
+    if server.role == "router":
+        return state, Endpoint("requests", f"{server.url}/v1/requests")
+    return state, Endpoint("metrics", f"{server.url}/metrics", plain=True)
 
 
 def _broken(contract: str, body: dict[str, Any], error: Exception) -> str:
@@ -55,28 +60,3 @@ def router_sample(state: Answer, requests: Answer) -> Sample[Router]:
 
 async def ask_engine(client: httpx.AsyncClient, url: str, deadline: float = DEADLINE) -> Sample[Engine]:
     return engine_sample(await get(client, f"{url}/v1/state", deadline))
-
-
-async def ask_router(client: httpx.AsyncClient, url: str, deadline: float = DEADLINE) -> Sample[Router]:
-    state, requests = await asyncio.gather(
-        get(client, f"{url}/v1/state", deadline), get(client, f"{url}/v1/requests", deadline)
-    )
-    return router_sample(state, requests)
-
-
-async def engine_pair(client: httpx.AsyncClient, url: str, gap: float = GAP) -> Pair[Engine]:
-    """Two samples `gap` seconds apart; a first sample that got no answer is not paid for twice."""
-    first = await ask_engine(client, url)
-    if first.reach in (Reach.TIMED_OUT, Reach.UNREACHABLE):
-        return Pair(first, first, 0.0)
-    await asyncio.sleep(gap)
-    return Pair(first, await ask_engine(client, url), gap)
-
-
-async def router_pair(client: httpx.AsyncClient, url: str, gap: float = GAP) -> Pair[Router]:
-    """As engine_pair, for the router."""
-    first = await ask_router(client, url)
-    if first.reach in (Reach.TIMED_OUT, Reach.UNREACHABLE):
-        return Pair(first, first, 0.0)
-    await asyncio.sleep(gap)
-    return Pair(first, await ask_router(client, url), gap)

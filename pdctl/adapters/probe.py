@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +14,22 @@ import httpx
 from pdctl.adapters.picture import Reach
 
 DEADLINE = 2.0
+BODY_MAX = 16 << 20  # bytes of one answer
+SAID = 160  # characters of an error's own words
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`body` is the JSON document, None unless reach is OK. `seconds` is what the probe cost."""
+    """`body` is the JSON document, a list as {"items": list}; None for plain text and unless reach is OK.
+
+    `text` is the answer as it came, `seconds` what the probe cost.
+    """
 
     reach: Reach
     body: dict[str, Any] | None
     detail: str
     seconds: float
+    text: str = ""
 
 
 def _refused(error: BaseException) -> bool:
@@ -47,17 +56,53 @@ def classify(error: httpx.HTTPError) -> tuple[Reach, str]:
 
 
 async def get(client: httpx.AsyncClient, url: str, deadline: float = DEADLINE) -> Answer:
-    """GET `url` as JSON within `deadline` seconds; never raises for what the other side does."""
+    """GET `url` as a JSON object within `deadline` seconds; never raises for what the other side does."""
+    return await fetch(client, url, deadline)
+
+
+async def fetch(
+    client: httpx.AsyncClient,
+    url: str,
+    deadline: float = DEADLINE,
+    plain: bool = False,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """As `get`; `plain` takes the answer as text, whatever it is."""
     begin = time.monotonic()
     try:
-        response = await client.get(url, timeout=deadline)
-        body = response.json()
+        # Every wait of the client is bounded by `deadline`, and a server that trickles by the outer bound.
+        async with asyncio.timeout(deadline + 0.5):
+            response = await client.get(url, timeout=deadline, headers=dict(headers or {}))
     except httpx.HTTPError as error:
         reach, detail = classify(error)
         return Answer(reach, None, detail, time.monotonic() - begin)
-    except ValueError:
-        return Answer(Reach.BAD_ANSWER, None, "the answer is not JSON", time.monotonic() - begin)
+    except TimeoutError:
+        return Answer(Reach.TIMED_OUT, None, "the answer did not end in time", time.monotonic() - begin)
     seconds = time.monotonic() - begin
-    if response.status_code != 200 or not isinstance(body, dict):
-        return Answer(Reach.BAD_ANSWER, None, f"HTTP {response.status_code}", seconds)
-    return Answer(Reach.OK, body, "", seconds)
+    if response.status_code != 200:
+        return Answer(Reach.BAD_ANSWER, None, _status(response), seconds)
+    if len(response.content) > BODY_MAX:
+        return Answer(Reach.BAD_ANSWER, None, "the answer is too long", seconds)
+    return read(response.text, plain, seconds)
+
+
+def read(text: str, plain: bool, seconds: float) -> Answer:
+    """The answer that `text`, received with status 200, is."""
+    if plain:
+        return Answer(Reach.OK, None, "", seconds, text)
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return Answer(Reach.BAD_ANSWER, None, "the answer is not JSON", seconds)
+    if isinstance(body, list):
+        body = {"items": body}
+    if not isinstance(body, dict):
+        return Answer(Reach.BAD_ANSWER, None, "the answer is no JSON object", seconds)
+    return Answer(Reach.OK, body, "", seconds, text)
+
+
+def _status(response: httpx.Response) -> str:
+    """An error's status, and its own words where they are short and plain."""
+    plain = response.headers.get("content-type", "").startswith("text/plain")
+    said = " ".join(response.text[:SAID].split()) if plain else ""
+    return f"HTTP {response.status_code}" + (f": {said}" if said else "")

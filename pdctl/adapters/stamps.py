@@ -17,6 +17,14 @@ _SHORT = re.compile(r"\b(?P<month>\d\d)-(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)(?
 _SYSLOG = re.compile(
     r"^(?P<name>[A-Z][a-z]{2})\s+(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d)(?:\.(?P<part>\d+))?"
 )
+# glog, in Mooncake and NIXL: E0820 10:00:00.123456 4242 file.cpp:12]
+_GLOG = re.compile(
+    r"(?:^|[\s\]])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)(?:\.(?P<part>\d+))?\s"
+)
+# dmesg -T: [Wed Aug 20 10:00:00 2026]
+_DMESG = re.compile(
+    r"^\[\w{3} (?P<name>[A-Z][a-z]{2})\s+(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?P<year>\d{4})\]"
+)
 # UCX and NIXL: [1724148000.123456]; also seconds since boot of a kernel log, told apart by their size.
 _EPOCH = re.compile(r"^\[\s*(?P<seconds>\d+\.\d{3,9})\]")
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -65,7 +73,13 @@ def written(line: str, near: float | None = None) -> float | None:
         if found := _SYSLOG.match(head):
             month = _MONTHS.get(found["name"], 0)
             return _of_year(month, int(found["day"]), found["time"], _part(found), near) if month else None
-        if found := _SHORT.search(head):
+        if found := _DMESG.match(head):
+            month = _MONTHS.get(found["name"], 0)
+            if not month:
+                return None
+            midnight = timegm((int(found["year"]), month, int(found["day"]), 0, 0, 0))
+            return float(midnight + _clock(found["time"]))
+        if found := _GLOG.search(head) or _SHORT.search(head):
             month, day_of = int(found["month"]), int(found["day"])
             return _of_year(month, day_of, found["time"], _part(found), near)
         if found := _EPOCH.match(head):
@@ -77,6 +91,5 @@ def written(line: str, near: float | None = None) -> float | None:
 
 
 def rank(line: str) -> str:
-    """ "TP3", "PP0 TP1": the rank named at the start of `line`, "" when there is none."""
-    found = [f"{m['kind'].upper()}{m['n']}" for m in _RANK.finditer(line[:_HEAD])]
-    return " ".join(dict.fromkeys(found))
+    """ "TP3", "PP0 TP1": the rank named at the start of `line`, kinds in order, "" when there is none."""
+    return " ".join(sorted({f"{m['kind'].upper()}{m['n']}" for m in _RANK.finditer(line[:_HEAD])}))

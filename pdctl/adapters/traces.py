@@ -149,8 +149,18 @@ class Socket:
 
 
 @dataclass(frozen=True)
+class Interface:
+    """A network interface and its addresses."""
+
+    name: str
+    mtu: int
+    up: bool
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RdmaPort:
-    """`mtu` is the active one, in bytes."""
+    """`mtu` is the active one, in bytes; `gids` are "index gid ipv4 version", what was shown of each."""
 
     device: str
     state: str = ""
@@ -160,7 +170,7 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class ProcessRow:
-    """A process of the host as ps shows it; bytes, Unix seconds."""
+    """A process of the host as ps shows it; bytes, Unix seconds; `parent` 0 when it was not shown."""
 
     pid: int
     parent: int
@@ -171,9 +181,10 @@ class ProcessRow:
 
 @dataclass(frozen=True)
 class HostTraces:
-    """What a host's own tools said.
+    """What a host's own tools said; `tools` are those that were asked.
 
-    `numbers`: clock_offset (s), cores, load1; memory_total, memory_free, memlock in bytes (-1 unlimited).
+    `numbers`: clock_offset (s), clock_synced (0, 1), cores, load1; memory_total, memory_free, memlock in
+    bytes (-1 unlimited).
     """
 
     events: tuple[Event, ...] = ()
@@ -183,4 +194,6 @@ class HostTraces:
     sockets: tuple[Socket, ...] = ()
     rdma: tuple[RdmaPort, ...] = ()
     processes: tuple[ProcessRow, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
+    tools: frozenset[str] = frozenset()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from pdctl.adapters.hosttexts.read import host_traces
 from pdctl.adapters.signs import TABLE
-from pdctl.adapters.traces import Event, HostTraces
+from pdctl.adapters.traces import Event
 from pdctl.bundle.layout import What, place
 from pdctl.bundle.told import HostTable
 from pdctl.diagnose.facts import HostView
@@ -19,19 +21,25 @@ def view(name: str, documents: Mapping[str, str], told: HostTable | None, at: fl
     """Everything that the documents and `told` say of one host."""
     told = told or HostTable()
     events: list[Event] = []
+    texts: list[tuple[str, str]] = []
     for path, text in documents.items():
         where = place(path)
-        if where is not None and where.what is What.KERNEL:
-            events += TABLE.scan(text, name, path, at)
-    numbers = dict(told.numbers)
+        if where is None:
+            continue
+        events += TABLE.scan(text, name, path, at)
+        if where.what is not What.KERNEL:
+            texts.append((where.name, text))
+    read = host_traces(texts, events, at)
+    numbers = {**read.numbers, **told.numbers}
     if told.clock_offset is not None:
         numbers["clock_offset"] = told.clock_offset
+    offset = numbers.get("clock_offset")
     return HostView(
         name=name,
         address=told.address,
-        clock=Clock(told.clock_offset, 0.0) if told.clock_offset is not None else _UNSEEN,
+        clock=Clock(offset, 0.0) if offset is not None else _UNSEEN,
         disk=_UNSEEN,
         ports=_UNSEEN,
         reach=_UNSEEN,
-        traces=HostTraces(events=tuple(events), numbers=numbers),
+        traces=replace(read, numbers=numbers),
     )

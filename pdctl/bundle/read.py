@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pdctl.adapters.picture import Pair, Reach, Sample
-from pdctl.adapters.traces import Traces
+from pdctl.adapters.picture import Engine, Pair, Reach, Sample
+from pdctl.adapters.signs import TABLE
+from pdctl.adapters.traces import Event, Traces
 from pdctl.bundle import hosts as of_hosts
+from pdctl.bundle.collected import ANSWERS, UNITS, Collected, collected
 from pdctl.bundle.documents import Documents
 from pdctl.bundle.layout import ALONE, HERE, What, place, role_of
 from pdctl.bundle.parties import Filed, traces
@@ -17,6 +21,7 @@ from pdctl.diagnose.facts import Change, EngineView, Facts, Member, OtherView, R
 from pdctl.facts.missing import Missing
 from pdctl.facts.unit import Unit
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # what a server puts around words for a terminal
 _UNSEEN = Missing("the bundle does not show it")
 _STATES = {"running": "running", "ended": "failed", "frozen": "running", "starting": "starting"}
 _REACH = {"ok": Reach.OK, "refused": Reach.REFUSED, "timed out": Reach.TIMED_OUT}
@@ -27,6 +32,9 @@ def facts_of(documents: Documents, now: float) -> Facts:
     told = Told()
     if "bundle.toml" in documents.texts:
         told = read_told(documents.texts["bundle.toml"], Path(documents.name) / "bundle.toml")
+    kept = collected(documents)
+    if kept is not None:
+        return _of_collected(kept, told)
     at = told.at if told.at is not None else now
     filed, hosts = _filed(documents, told)
     names = [*told.parties, *(n for n in filed if n not in told.parties)]
@@ -54,11 +62,62 @@ def facts_of(documents: Documents, now: float) -> Facts:
         others=tuple(OtherView(*views[n]) for n in names if roles[n] == "other" or n in routers[1:]),
         tallies=tuple(Tally(e.prefill, e.decode, e.ok, e.failed) for e in told.edges),
         changes=tuple(Change(c.what, c.party, c.at, c.name, c.value, c.cured) for c in told.changes),
+        said=_said(told.notes, at),
     )
 
 
+def _said(notes: str, at: float) -> tuple[Event, ...]:
+    """What a person's notes say of answers: nobody else can tell that they are wrong."""
+    events = TABLE.scan(notes, "notes", "bundle.toml", at)
+    return tuple(e for e in events if e.sign.startswith("answer."))
+
+
+def _of_collected(kept: Collected, told: Told) -> Facts:
+    """Of what pdctl collected; of bundle.toml, which may lie beside it, what pdctl cannot know."""
+    at, gap, page = kept.manifest.at, kept.manifest.gap, kept.page
+    filed, hosts = _filed(kept.documents, told, kept)
+    engines: list[EngineView] = []
+    router: RouterView | Missing = Missing("the fleet file names no router")
+    for declared in page.members:
+        name, role = declared.name, declared.server.role
+        seen = traces(name, role, filed[name], kept.table(declared), at, gap)
+        pair = kept.pair(declared, seen)
+        seen = replace(seen, health=_health(pair.second), version=seen.version or _version(pair.second))
+        if role == "router":
+            router = RouterView(kept.member(declared), pair, seen)
+        else:
+            engines.append(EngineView(kept.member(declared), pair, seen))
+    others = [n for n, table in told.parties.items() if kept.declared(n) is None and table.role == "other"]
+    seen_others = {n: traces(n, "other", filed[n], told.parties[n], at, gap) for n in others}
+    return Facts(
+        fleet=page.fleet,
+        at=at,
+        drill=page.drill,
+        engines=tuple(engines),
+        router=router,
+        hosts=tuple(kept.host(h, of_hosts.view(h, hosts[h], told.hosts.get(h), at)) for h in page.hosts),
+        run=kept.manifest.run,
+        suppressions=page.suppressions,
+        others=tuple(OtherView(_member(n, "other", told.parties[n], t), t) for n, t in seen_others.items()),
+        tallies=tuple(Tally(e.prefill, e.decode, e.ok, e.failed) for e in told.edges),
+        changes=tuple(Change(c.what, c.party, c.at, c.name, c.value, c.cured) for c in told.changes),
+    )
+
+
+def _health(sample: Sample[Any]) -> str:
+    if sample.reach is Reach.OK and isinstance(sample.picture, Engine) and not sample.picture.ready:
+        return "not ready: " + "; ".join(sample.picture.not_ready)
+    return sample.reach.value
+
+
+def _version(sample: Sample[Any]) -> str:
+    """What an engine of another kind calls itself."""
+    picture = sample.picture
+    return picture.versions.get(picture.kind, "") if isinstance(picture, Engine) else ""
+
+
 def _filed(
-    documents: Documents, told: Told
+    documents: Documents, told: Told, kept: Collected | None = None
 ) -> tuple[defaultdict[str, Filed], defaultdict[str, dict[str, str]]]:
     """Party -> its documents, host -> path -> text. A host's document in a party's folder is its host's."""
     parties: defaultdict[str, Filed] = defaultdict(Filed)
@@ -74,9 +133,13 @@ def _filed(
             table = told.parties.get(where.party)
             own = not path.startswith("hosts/")
             host = (table.host if table and table.host else where.party) if own else where.party
-            hosts[host or HERE][path] = text
+            if kept is None or PurePosixPath(path).name not in (ANSWERS, UNITS):
+                hosts[host or HERE][path] = text
         else:
             alone = next(iter(told.parties), ALONE) if len(told.parties) == 1 else ALONE
+            if where.what is What.LOG:
+                text = _COLOUR.sub("", text) if "\x1b" in text else text
+                text = kept.present(where.party, text) if kept is not None else text
             parties[where.party or alone].add(path, where, text)
     return parties, hosts
 

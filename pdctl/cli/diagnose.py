@@ -2,45 +2,120 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pdctl.cli.remedy import fix as mend
 from pdctl.cli.session import session
+from pdctl.cli.watch import watch as again
 from pdctl.diagnose.report import document
 from pdctl.diagnose.rule import Severity
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.fleet.names import nearest
-from pdctl.flows.diagnose import diagnose, judge_bundle
+from pdctl.flows.diagnose import bundle_file, diagnose, diagnose_kept, judge_bundle, keep
 from pdctl.render.diagnose import show
+from pdctl.render.html.page import page as render
 from pdctl.render.table import show_json
 
 _LEVELS = {s.word: s for s in Severity}
 
 
+FailOn = Annotated[
+    str, typer.Option(metavar="LEVEL", help="Exit 3 from this severity on: info, warning, error.")
+]
+Saved = Annotated[
+    str | None, typer.Option("--from", metavar="BUNDLE", help="Judge a saved bundle; no fleet is needed.")
+]
+Kept = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Also keep what was collected, as FILE (.tar.gz, 0600)."),
+]
+Pseudonyms = Annotated[
+    bool, typer.Option("--pseudonyms", help="In FILE, other names for hosts, users, models, addresses.")
+]
+Since = Annotated[str, typer.Option(metavar="TIME", help="How far back logs are read: 90s, 30m, 2h.")]
+Probes = Annotated[
+    bool, typer.Option("--probes/--no-probes", help="Also ask what makes an engine compute a token.")
+]
+Page = Annotated[
+    str | None, typer.Option("--html", metavar="FILE", help="Also write the verdict as one HTML page.")
+]
+Every = Annotated[
+    float | None, typer.Option(metavar="SECONDS", min=1, help="Look again every SECONDS, until Ctrl-C.")
+]
+Fix = Annotated[bool, typer.Option("--fix", help="Show the remedy as a plan and run it after a yes.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --fix: do not ask.")]
+
+
 def command(
     ctx: typer.Context,
-    fail_on: Annotated[
-        str, typer.Option(metavar="LEVEL", help="Exit 3 from this severity on: info, warning, error.")
-    ] = "warning",
-    bundle: Annotated[
-        str | None, typer.Option("--from", metavar="BUNDLE", help="Judge a saved bundle; no fleet is needed.")
-    ] = None,
+    fail_on: FailOn = "warning",
+    saved: Saved = None,
+    bundle: Kept = None,
+    pseudonyms: Pseudonyms = False,
+    since: Since = "30m",
+    probes: Probes = False,
+    page: Page = None,
+    watch: Every = None,
+    fix: Fix = False,
+    yes: Yes = False,
 ) -> Exit:
     """Say who holds which request, since when and why; what is wrong, and the command that mends it."""
     if fail_on not in _LEVELS:
         raise ConfigError("bad_level", f"--fail-on {fail_on} is not a severity.", nearest(fail_on, _LEVELS))
-    level = _LEVELS[fail_on]
-    s = session(ctx)
-    if bundle is not None:
-        report = judge_bundle(Path(bundle))
+    level, s, window = _LEVELS[fail_on], session(ctx), seconds_of(since)
+    _refuse(saved, {"--bundle": bundle, "--watch": watch, "--fix": fix or None}, pseudonyms)
+    if saved is not None:
+        report = judge_bundle(Path(saved))
     else:
+        target = bundle_file(bundle) if bundle is not None else None
         with s.context() as context:
-            report = diagnose(context)
-    if s.json:
+            if watch is not None:
+                again(lambda: diagnose(context, since=window, probes=probes), watch, s.json, level)
+            report, documents = diagnose_kept(context, since=window, probes=probes)
+            if target is not None:
+                size = keep(context, documents, target, pseudonyms, report.facts.at)
+                print(f"{target}: {size / 1024:.0f} KiB", file=sys.stderr)
+    if page is not None:
+        write(Path(page).expanduser(), render(report))
+    if s.json and not fix:
         show_json(document(report, level))
-    else:
+    elif not s.json:
         show(report)
-    return report.exit(level)
+    return mend(ctx, s, report, yes) if fix else report.exit(level)
+
+
+def _refuse(saved: str | None, of_fleets: dict[str, object], pseudonyms: bool) -> None:
+    """Options that do not go together."""
+    given = [name for name, value in of_fleets.items() if value is not None]
+    if pseudonyms and "--bundle" not in given:
+        raise ConfigError("no_bundle_file", "--pseudonyms is for --bundle FILE.")
+    if saved is not None and given:
+        raise ConfigError("saved_bundle", f"--from judges a saved bundle; {given[0]} is for a running fleet.")
+    if "--watch" in given and len(given) > 1:
+        raise ConfigError("watch_alone", f"--watch looks again and again; give {given[0]} to a single look.")
+
+
+def write(path: Path, text: str) -> None:
+    """ConfigError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError("bad_file", f"{path} cannot be written: {error.strerror}.") from None
+    print(path, file=sys.stderr)
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str) -> float:
+    """90s, 30m, 2h, 1d; ConfigError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if found is None:
+        raise ConfigError("bad_since", f"--since {text} is no time.", "Write 90s, 30m or 2h.")
+    return float(found[1]) * _UNITS[found[2]]

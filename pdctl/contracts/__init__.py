@@ -12,7 +12,10 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-NAMES = ("engine_state", "router_state", "router_requests", "diagnose", "check")
+NAMES = (
+    *("engine_state", "router_state", "router_requests", "diagnose", "check"),
+    *("bundle_manifest", "bundle_fleet"),
+)
 
 
 @cache

@@ -8,11 +8,14 @@ from pdctl.adapters.traces import Event
 from pdctl.diagnose.words import count
 
 SHOWN = 200  # characters of a line in a finding
+_HEAD = 80  # of them from its start
 
 
 def quote(event: Event) -> str:
-    """One line as evidence: who wrote it and where it stands."""
-    text = event.line if len(event.line) <= SHOWN else event.line[: SHOWN - 1] + "…"
+    """One line as evidence: who wrote it and where it stands. A long one keeps its end, which says why."""
+    text = event.line
+    if len(text) > SHOWN:
+        text = f"{text[:_HEAD]} … {text[_HEAD + 3 - SHOWN :]}"
     return f"{event.party} ({event.where}): {text}"
 
 

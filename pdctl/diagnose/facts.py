@@ -85,6 +85,18 @@ class EngineView:
         return state.peers if known(state) and known(state.peers) else ()
 
     @property
+    def shows_peers(self) -> bool:
+        """Whether it says whom it is linked to; engines of other kinds do not."""
+        state = self.state
+        return known(state) and known(state.peers)
+
+    @property
+    def shows_requests(self) -> bool:
+        """Whether it lists its requests; engines of other kinds do not."""
+        state = self.state
+        return known(state) and known(state.legs)
+
+    @property
     def working(self) -> bool:
         """Steps happen: between the samples, moments ago, or one is under way for a plausible time."""
         both = self.pair.both
@@ -173,6 +185,18 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Suppression:
+    """[[suppress]] of the fleet file: findings `code` that touch nothing but `subject` (a pattern, as of file
+    names) do not count until then (Unix seconds).
+    """
+
+    code: str
+    subject: str
+    reason: str
+    until: float
+
+
+@dataclass(frozen=True)
 class HostView:
     """One host: its clock against ours, its disk at pdctl's root, the ports of its units, the peers that
     its units connect to ("address:port" -> how it went).
@@ -190,7 +214,8 @@ class HostView:
 @dataclass(frozen=True)
 class Facts:
     """`at` is when the second sample was taken (Unix seconds). `run` is the living run or person that holds
-    the fleet's lock, as words; "" when nobody does. `tallies` and `changes` are what somebody told.
+    the fleet's lock, as words; "" when nobody does. `tallies` and `changes` are what somebody told,
+    `said` what they said of answers in their own words.
     """
 
     fleet: str
@@ -203,6 +228,8 @@ class Facts:
     others: tuple[OtherView, ...] = ()
     tallies: tuple[Tally, ...] = ()
     changes: tuple[Change, ...] = ()
+    said: tuple[Event, ...] = ()
+    suppressions: tuple[Suppression, ...] = ()
 
     @property
     def parties(self) -> tuple[Party, ...]:
@@ -216,7 +243,7 @@ class Facts:
     def events(self, *signs: str) -> list[Event]:
         """Lines of all logs with one of these signs, oldest first; "nixl." stands for the whole family."""
         found = [e for p in self.parties for e in p.traces.of(*signs)]
-        whole = Traces(events=tuple(e for h in self.hosts for e in h.traces.events))
+        whole = Traces(events=(*self.said, *(e for h in self.hosts for e in h.traces.events)))
         found += whole.of(*signs)
         return sorted(found, key=lambda e: (e.at if e.at is not None else float("inf"), e.party, e.order))
 

@@ -114,6 +114,9 @@ def _unheld(facts: Facts, request: RouterRequest, seen_before: bool) -> Judgemen
         return Judgement(verdict, "router", "admitted", age, "pair", "no pair of engines is ready for it")
     views = [(name, facts.engine(name)) for name in _pending(request)]
     for name, view in views:
+        if view is not None and view.fresh and not view.shows_requests:
+            why = f"{name} may hold it and lists no requests"
+            return Judgement("unknown", name, request.stage, age, None, why)
         if view is None or not view.fresh:
             said = view.reach.value if view and not known(view.state) else "its state is old"
             return Judgement(

@@ -10,6 +10,7 @@ from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.ledger import Entry, join
 from pdctl.diagnose.rule import Hypothesis, Severity
 from pdctl.diagnose.runner import Ran, run
+from pdctl.diagnose.suppress import Muted, sift
 from pdctl.diagnose.verdict import Placed, Verdict, judge
 from pdctl.exits import Exit
 from pdctl.facts.missing import Missing, known
@@ -17,13 +18,14 @@ from pdctl.facts.missing import Missing, known
 
 @dataclass(frozen=True)
 class Report:
-    """`seconds` is what the collection took."""
+    """`seconds` is what the collection took; `muted` are findings that a suppression keeps out of it."""
 
     facts: Facts
     ran: Ran
     verdict: Verdict
     ledger: tuple[Entry, ...]
     seconds: float
+    muted: tuple[Muted, ...] = ()
 
     def exit(self, fail_on: Severity) -> Exit:
         """FINDINGS when the worst finding reaches `fail_on`."""
@@ -32,14 +34,15 @@ class Report:
 
 
 def _blind(facts: Facts) -> list[str]:
-    """Engines of other kinds, of which pdctl knows their health and no more."""
-    return [e.name for e in facts.engines if e.reach is Reach.OK and not known(e.state)]
+    """Engines that answer and list no requests, as other kinds do."""
+    return [e.name for e in facts.engines if e.reach is Reach.OK and not e.shows_requests]
 
 
 def make(facts: Facts, seconds: float) -> Report:
     """Run every rule over `facts` and judge."""
     ran = run(facts)
-    return Report(facts, ran, judge(ran.findings, _blind(facts)), join(facts), seconds)
+    counted, muted = sift(ran.findings, facts.suppressions, facts.at)
+    return Report(facts, ran, judge(counted, _blind(facts)), join(facts), seconds, tuple(muted))
 
 
 def document(report: Report, fail_on: Severity = Severity.WARNING) -> dict[str, Any]:
@@ -58,6 +61,16 @@ def document(report: Report, fail_on: Severity = Severity.WARNING) -> dict[str, 
             "hypotheses": _hypotheses(verdict.hypotheses),
         },
         "findings": [_finding(placed) for placed in verdict.findings],
+        "suppressed": [
+            {
+                "code": m.finding.code,
+                "subject": m.finding.subject,
+                "summary": m.finding.summary,
+                "reason": m.by.reason,
+                "until": m.by.until,
+            }
+            for m in report.muted
+        ],
         "ledger": [_entry(entry) for entry in report.ledger],
         "subjects": [_subject(view) for view in _views(facts)],
         "rules": {

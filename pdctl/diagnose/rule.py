@@ -58,7 +58,8 @@ Check = Callable[[Facts], Iterable[Finding]]
 class Rule:
     """`needs` name facts (see runner.NEEDS); `echo_of` are codes that explain this one when they touch it.
 
-    `role` is what a finding is when nothing explains it: trigger, amplifier or effect.
+    `role` is what a finding is when nothing explains it: trigger, amplifier or effect. A `fallback` rule
+    sees that something failed and not why: whatever else touches it and is not younger explains it.
     """
 
     code: str
@@ -69,6 +70,7 @@ class Rule:
     role: str
     page: str
     check: Check = field(repr=False)
+    fallback: bool = False
 
     def finding(
         self,
@@ -107,6 +109,7 @@ def rule(
     *,
     echo_of: Sequence[str] = (),
     role: str = "trigger",
+    fallback: bool = False,
 ) -> Callable[[Callable[[Rule, Facts], Iterable[Finding]]], Rule]:
     """Turn `check(rule, facts)` into a Rule."""
 
@@ -125,6 +128,7 @@ def rule(
             role=role,
             page=check.__doc__ or "",
             check=bound,
+            fallback=fallback,
         )
         return made
 

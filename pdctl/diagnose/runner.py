@@ -10,6 +10,8 @@ from pdctl.diagnose.needs import NEEDS
 from pdctl.diagnose.rule import Finding, Rule
 from pdctl.diagnose.rules import CATALOGUE
 
+FAILED = "the rule itself failed"
+
 
 @dataclass(frozen=True)
 class Skip:
@@ -37,6 +39,11 @@ def run(facts: Facts, rules: Sequence[Rule] = CATALOGUE) -> Ran:
         skipped += [Skip(rule.code, lack.subject, lack.reason) for lack in lacks]
         if any(lack.total for lack in lacks):
             continue
-        findings += rule.check(facts)
+        try:
+            found = list(rule.check(facts))
+        except Exception as error:  # noqa: BLE001 - told as a skip; what other rules see is not lost with it
+            skipped.append(Skip(rule.code, None, f"{FAILED}: {type(error).__name__}: {error}"))
+            continue
+        findings += found
         done.append(rule.code)
     return Ran(tuple(findings), tuple(done), tuple(dict.fromkeys(skipped)))

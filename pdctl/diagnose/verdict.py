@@ -1,7 +1,9 @@
 """From findings to one answer: effects attached to their cause, roots in order, one leader; pure.
 
-Order of roots: errors before warnings; trigger, amplifier, effect; more effects first; older first. When
-the leader is not certain of its cause, the answer is its live hypotheses, each with its cheapest test.
+An effect hangs on its cause: by its rule's echo_of, and a fallback rule's finding on whatever else touches
+it and is not younger. Order of roots: errors before warnings; trigger, amplifier, effect; certain before
+uncertain; more effects first; older first. When the leader is not certain of its cause, the answer is its
+live hypotheses, each with its cheapest test.
 """
 
 from __future__ import annotations
@@ -50,6 +52,27 @@ def _cause(effect: Finding, findings: Sequence[Finding]) -> Finding | None:
     return None
 
 
+_SLACK = 30.0  # two hosts' clocks, and a log line that is written late
+
+
+def _any_cause(effect: Finding, findings: Sequence[Finding]) -> Finding | None:
+    """What else explains a fallback's finding: certain before uncertain, then the oldest."""
+    able = [f for f in findings if f is not effect and _may_explain(f, effect)]
+    return min(able, key=lambda f: (not f.certain, *_rank(f, 0)), default=None)
+
+
+def _may_explain(cause: Finding, effect: Finding) -> bool:
+    rule = BY_CODE[cause.code]
+    if rule.fallback or effect.code in rule.echo_of or cause.severity < effect.severity:
+        return False
+    if cause.role == "effect" or not _explains(cause, effect):
+        return False
+    if cause.since is None or effect.since is None:
+        # A doubt without a time says nothing of what came before it.
+        return cause.certain or effect.since is None
+    return cause.since <= effect.since + _SLACK
+
+
 # Which requests an armed fault can pin, by the word that its rule puts into the summary.
 _FAULT_PINS = {
     "stall-transfer": "stalled",
@@ -79,9 +102,10 @@ def _explains(cause: Finding, effect: Finding) -> bool:
     return True
 
 
-def _rank(finding: Finding, effects: int) -> tuple[int, int, int, float, str]:
+def _rank(finding: Finding, effects: int) -> tuple[int, int, bool, int, float, str]:
     since = finding.since if finding.since is not None else float("inf")
-    return (-finding.severity, _ROLES.index(finding.role), -effects, since, finding.code)
+    role = _ROLES.index(finding.role)
+    return (-finding.severity, role, not finding.certain, -effects, since, finding.code)
 
 
 def _root(finding: Finding, cause: dict[int, Finding]) -> Finding:
@@ -97,6 +121,12 @@ def _root(finding: Finding, cause: dict[int, Finding]) -> Finding:
 def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
     """The verdict over all findings of one run. `blind` are engines that answer and show no state."""
     cause = {id(f): c for f in findings if (c := _cause(f, findings)) is not None}
+    for finding in findings:
+        if id(finding) in cause or not BY_CODE[finding.code].fallback:
+            continue
+        other = _any_cause(finding, findings)
+        if other is not None and _root(other, cause) is not finding:
+            cause[id(finding)] = other
     roots = [f for f in findings if id(f) not in cause]
     effects = {id(r): [f for f in findings if f is not r and _root(f, cause) is r] for r in roots}
     # A root is as grave as the gravest thing it caused.
@@ -116,7 +146,7 @@ def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
 
 def _calm(placed: Sequence[Placed], blind: Sequence[str]) -> str:
     if not placed and blind:
-        return f"No finding; all that is known of {', '.join(blind)} is that they say they are healthy."
+        return f"No finding; {', '.join(blind)} list no requests, so one that is stuck may not show."
     if not placed:
         return "No finding: every engine answers, moves and agrees."
     return "Healthy; " + placed[0].finding.summary

@@ -21,7 +21,10 @@ from pdctl.transport.base import Transport
 from pdctl.transport.command import Command
 
 # Names of facts/probes, in an order in which module-level names are there when they are used.
-PARTS = ("proc", "process", "ports", "gpu", "leftovers", "machine", "topology", "reach", "main")
+PARTS = (
+    *("proc", "process", "ports", "gpu", "leftovers", "machine", "topology", "reach", "logs", "tools"),
+    "main",
+)
 PLAIN = "python3"
 NOT_FOUND = 127
 DEADLINE = 30.0

@@ -51,32 +51,52 @@ def unit_of(status: UnitStatus) -> Unit:
     )
 
 
-def collect(
-    units: Units, ask: Callable[[Request], Answers], names: Sequence[str], more: Request
-) -> tuple[dict[str, UnitFacts], Answers]:
-    """Facts of every name, and the host's answers to `more`: one look at the units, then one question.
+@dataclass(frozen=True)
+class Gathered:
+    """What one host said: the statuses of its units, Missing when its backend could not tell, and answers."""
+
+    statuses: dict[str, UnitStatus] | Missing
+    answers: Answers
+
+    def units(self, names: Sequence[str]) -> dict[str, UnitFacts]:
+        """Facts of every name; what cannot be had is Missing."""
+        if isinstance(self.statuses, Missing):
+            return dict.fromkeys(names, UnitFacts(self.statuses, self.statuses))
+        return {name: _facts(name, self.statuses.get(name), self.answers) for name in names}
+
+
+def lost(why: str, more: Request) -> Gathered:
+    """Of a host that did not answer."""
+    return Gathered(Missing(why), Answers({}, dict.fromkeys(more, why), 0.0, 0.0))
+
+
+def gather(units: Units, ask: Callable[[Request], Answers], names: Sequence[str], more: Request) -> Gathered:
+    """One look at the units of a host, then one question for their processes and `more`.
 
     Never raises PdctlError: what cannot be had is Missing.
     """
-    failed = ""
-    statuses: dict[str, UnitStatus] = {}
+    statuses: dict[str, UnitStatus] | Missing
     try:
         statuses = units.status(names)
     except UnreachableError as error:
-        missing = Missing(error.message)
-        lost = Answers({}, dict.fromkeys(more, error.message), 0.0, 0.0)
-        return dict.fromkeys(names, UnitFacts(missing, missing)), lost
+        return lost(error.message, more)
     except PdctlError as error:
-        failed = error.message
-    pids = [s.pid for s in statuses.values() if s.pid is not None]
-    request = {**process.request(pids), **more}
+        statuses = Missing(error.message)
+    there = {} if isinstance(statuses, Missing) else statuses
+    request = {**process.request([s.pid for s in there.values() if s.pid is not None]), **more}
     try:
         answers = ask(request) if request else NOTHING
     except PdctlError as error:
         answers = Answers({}, dict.fromkeys(request, error.message), 0.0, 0.0)
-    if failed:
-        return dict.fromkeys(names, UnitFacts(Missing(failed), Missing(failed))), answers
-    return {name: _facts(name, statuses.get(name), answers) for name in names}, answers
+    return Gathered(statuses, answers)
+
+
+def collect(
+    units: Units, ask: Callable[[Request], Answers], names: Sequence[str], more: Request
+) -> tuple[dict[str, UnitFacts], Answers]:
+    """Facts of every name, and the host's answers to `more`."""
+    found = gather(units, ask, names, more)
+    return found.units(names), found.answers
 
 
 def _facts(name: str, status: UnitStatus | None, answers: Answers) -> UnitFacts:

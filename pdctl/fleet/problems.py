@@ -31,6 +31,11 @@ _SENTENCES = {
 NAME_RULE = (
     "is not a valid name: lower-case letters, digits and dashes, at most 40, not starting with a dash."
 )
+# By how the pattern begins.
+_PATTERNS = {
+    "^[A": "is not a variable's name.",
+    "^PD": "is no rule's code, as PD602 is; see `pdctl explain`.",
+}
 
 
 class TomlFile:
@@ -101,7 +106,7 @@ def _sentence(model: type[BaseModel], keys: Keys, item: Any, bad_key: bool) -> s
         near = difflib.get_close_matches(str(item["input"]), valid.split(", "), 1)
         return f"must be one of {valid}." + (f" Did you mean {near[0]}?" if near else "")
     if kind == "string_pattern_mismatch":
-        return "is not a variable's name." if "A-Z" in ctx["pattern"] else NAME_RULE
+        return _PATTERNS.get(ctx["pattern"][:3], NAME_RULE)
     if kind in ("greater_than_equal", "less_than_equal"):
         return f"must be {'at least' if 'ge' in ctx else 'at most'} {ctx.get('ge', ctx.get('le'))}."
     return _SENTENCES.get(kind, f"is wrong: {item['msg']}.")

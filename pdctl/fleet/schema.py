@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -112,6 +113,17 @@ class RouterTable(Started):
     kind: Literal["bundled", "sglang-router"] = "bundled"
 
 
+class SuppressTable(Strict):
+    """A finding of diagnose that is known and accepted until a day (UTC), and why. `subject` is a pattern for
+    the names of engines and hosts that it may touch.
+    """
+
+    code: Annotated[str, Field(pattern=r"^PD\d{3}$")]
+    subject: Text = "*"
+    reason: Text
+    until: date
+
+
 class FleetFile(Strict):
     version: Literal[1] = Field(alias="schema")
     fleet: FleetTable
@@ -119,6 +131,7 @@ class FleetFile(Strict):
     hosts: dict[Name, HostTable]
     cells: dict[Name, CellTable]
     router: RouterTable | None = None
+    suppress: list[SuppressTable] = []
 
 
 class Verified(Strict):

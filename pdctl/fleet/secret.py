@@ -46,6 +46,11 @@ def secret_words(words: Sequence[str]) -> dict[int, tuple[str, str]]:
     return found
 
 
+def without_lookalikes(text: str) -> str:
+    """`text` with every word that looks like a known kind of secret as ***."""
+    return _LOOKS.sub(MASK, text)
+
+
 def masked(text: str) -> str:
     """`text` of a script or a command line with everything that is a secret as ***."""
 
@@ -54,4 +59,4 @@ def masked(text: str) -> str:
         reference = value.startswith("$")
         return found[1] + found[2] + MASK if is_secret(found[1], value) and not reference else found[0]
 
-    return _LOOKS.sub(MASK, _ASSIGNED.sub(assigned, text))
+    return without_lookalikes(_ASSIGNED.sub(assigned, text))

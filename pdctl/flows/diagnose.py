@@ -1,47 +1,31 @@
-"""One fan-out over the fleet: engines and router twice, unit and process facts, then the rules.
-
-Works while everything is broken: every probe has its own deadline, and what it did not get is a fact too.
-"""
+"""Collect, then judge; a saved bundle is judged by the same path."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
-
-from pdctl.adapters.bundled import GAP, engine_pair, router_pair
-from pdctl.adapters.foreign import health_pair
-from pdctl.adapters.picture import Engine as EnginePicture
-from pdctl.adapters.picture import Pair
-from pdctl.adapters.picture import Router as RouterPicture
-from pdctl.bundle.documents import load
+from pdctl.bundle.documents import Documents, load, save
+from pdctl.bundle.pseudonyms import pseudonymous
 from pdctl.bundle.read import facts_of
-from pdctl.diagnose.facts import EngineView, Facts, HostView, Member, RouterView
 from pdctl.diagnose.report import Report, make
-from pdctl.errors import PdctlError
-from pdctl.facts.collect import UnitFacts
-from pdctl.facts.missing import Missing
-from pdctl.facts.probes.process import OURS
-from pdctl.facts.process import shown
-from pdctl.fleet.model import Engine, Fleet, Router
-from pdctl.fleet.profile import engine_env
-from pdctl.flows.changing import fleet_lock
+from pdctl.errors import ConfigError
+from pdctl.flows.collect.run import GAP, SINCE, collect
 from pdctl.flows.context import Context
-from pdctl.flows.diagnose_hosts import look
-from pdctl.flows.foreign import is_foreign
-from pdctl.remote.fanout import begin
-
-LOCK_DEADLINE = 5.0
 
 
-def diagnose(ctx: Context, gap: float = GAP) -> Report:
+def diagnose(ctx: Context, gap: float = GAP, since: float = SINCE, probes: bool = False) -> Report:
     """Collect and judge. ConfigError only for a fleet file that cannot be read."""
+    return diagnose_kept(ctx, gap, since, probes)[0]
+
+
+def diagnose_kept(
+    ctx: Context, gap: float = GAP, since: float = SINCE, probes: bool = False
+) -> tuple[Report, Documents]:
+    """As `diagnose`, with the documents that the verdict was reached from."""
     started = time.monotonic()
-    facts = asyncio.run(_gather(ctx, gap))
-    return make(facts, time.monotonic() - started)
+    documents = collect(ctx, gap, since, probes)
+    return make(facts_of(documents, time.time()), time.monotonic() - started), documents
 
 
 def judge_bundle(path: Path) -> Report:
@@ -51,86 +35,25 @@ def judge_bundle(path: Path) -> Report:
     return make(facts, time.monotonic() - started)
 
 
-async def _gather(ctx: Context, gap: float) -> Facts:
-    fleet = ctx.fleet
-    engines = list(fleet.engines())
-    async with ctx.async_client() as client:
-        probes = [asyncio.create_task(_engine_pair(client, e, gap)) for e in engines]
-        asking = asyncio.create_task(_router_pair(client, fleet.router, gap))
-        units, hosts = await look(ctx)
-        run = await _run(ctx)
-        pairs = await asyncio.gather(*probes)
-        router = await asking
-    answered = dict(zip((e.name for e in engines), pairs, strict=True))
-    return assemble(fleet, units, hosts, answered, router, run)
+def bundle_file(name: str) -> Path:
+    """Where a bundle is written; ConfigError before anything is collected for a place that cannot be."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        raise ConfigError("bad_bundle_file", f"{path} is a folder.", f"Name a file: {path / 'bundle.tar.gz'}")
+    if not path.parent.is_dir():
+        raise ConfigError("bad_bundle_file", f"There is no folder {path.parent}.")
+    if not path.name.endswith((".tar.gz", ".tgz")):
+        path = path.with_name(path.name + ".tar.gz")
+    return path
 
 
-async def _run(ctx: Context) -> str | Missing:
-    """Who holds the fleet's lock and lives."""
+def keep(ctx: Context, documents: Documents, path: Path, pseudonyms: bool, at: float) -> int:
+    """Write the bundle; its size in bytes. ConfigError when it cannot be written."""
+    if pseudonyms:
+        fleet = ctx.fleet
+        users = [host.spec.user for host in fleet.hosts.values() if host.spec.user]
+        documents = pseudonymous(documents, users, [fleet.model.path])
     try:
-        looking = asyncio.wrap_future(begin(lambda: fleet_lock(ctx).look()))
-        holder = await asyncio.wait_for(looking, LOCK_DEADLINE)
-    except TimeoutError:
-        return Missing(f"the lock's host did not answer within {LOCK_DEADLINE:g} s")
-    except PdctlError as error:
-        return Missing(error.message)
-    return holder.words() if holder is not None and not holder.stale else ""
-
-
-async def _engine_pair(client: httpx.AsyncClient, engine: Engine, gap: float) -> Pair[EnginePicture]:
-    if is_foreign(engine):
-        return await health_pair(client, engine.url, engine.kind, gap)
-    return await engine_pair(client, engine.url, gap)
-
-
-async def _router_pair(
-    client: httpx.AsyncClient, router: Router, gap: float
-) -> Pair[RouterPicture] | Missing:
-    if router.kind == "none":
-        return Missing("the fleet file names no router")
-    if is_foreign(router):
-        return await health_pair(client, router.url, router.kind, gap)
-    return await router_pair(client, router.url, gap)
-
-
-def assemble(
-    fleet: Fleet,
-    units: dict[str, UnitFacts],
-    hosts: Sequence[HostView],
-    engines: dict[str, Pair[EnginePicture]],
-    router: Pair[RouterPicture] | Missing,
-    run: str | Missing,
-) -> Facts:
-    """Facts from what the probes brought, named as the fleet file names it."""
-    views = tuple(EngineView(_member(fleet, e, units), engines[e.name]) for e in fleet.engines())
-    front: RouterView | Missing = (
-        router if isinstance(router, Missing) else RouterView(_member(fleet, fleet.router, units), router)
-    )
-    return Facts(fleet.name, time.time(), fleet.drill, views, front, tuple(hosts), run)
-
-
-def _comparable(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:
-    """What `unit` is given of the variables that are read from a process; PD_* only where it gets them."""
-    given = {name: value.value for name, value in engine_env(fleet, unit).items()}
-    read = {name: text for name, text in given.items() if name.startswith(OURS)}
-    return {n: t for n, t in read.items() if not (is_foreign(unit) and n.startswith("PD_"))}
-
-
-def _member(fleet: Fleet, unit: Engine | Router, units: dict[str, UnitFacts]) -> Member:
-    found = units[unit.name]
-    expected: dict[str, str] | Missing
-    try:
-        expected = shown(_comparable(fleet, unit))
-    except PdctlError as error:
-        expected = Missing(error.message)
-    return Member(
-        name=unit.name,
-        role=unit.role,
-        cell=unit.cell if isinstance(unit, Engine) else "",
-        host=unit.host,
-        url=unit.url,
-        bootstrap=unit.bootstrap if isinstance(unit, Engine) else None,
-        expected=expected,
-        unit=found.unit,
-        process=found.process,
-    )
+        return save(documents.texts, path, at)
+    except OSError as error:
+        raise ConfigError("bad_bundle_file", f"{path} cannot be written: {error.strerror}.") from None

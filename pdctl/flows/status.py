@@ -9,17 +9,19 @@ from typing import Any
 
 import httpx
 
-from pdctl.adapters.bundled import ask_engine, ask_router
-from pdctl.adapters.foreign import ask_health, no_router
+from pdctl.adapters.endpoints import ask
+from pdctl.adapters.kinds import endpoints, sample
+from pdctl.adapters.launch.read import from_command
 from pdctl.adapters.picture import Engine as EnginePicture
 from pdctl.adapters.picture import Reach, Sample
 from pdctl.adapters.picture import Router as RouterPicture
 from pdctl.errors import PdctlError
-from pdctl.facts.missing import known
+from pdctl.facts.missing import Missing, known
 from pdctl.fleet.model import Engine, Router
+from pdctl.flows.collect.run import headers
+from pdctl.flows.collect.servers import server
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.desired import RELEASE
-from pdctl.flows.foreign import is_foreign
 from pdctl.remote.fanout import fan_out
 from pdctl.units.spec import UnitSpec, UnitStatus
 
@@ -54,8 +56,7 @@ class FleetStatus:
         sample = self.router_sample
         if self.router.kind == "none":
             return True
-        answers = sample.reach is Reach.OK if is_foreign(self.router) else known(sample.picture)
-        return answers and self.router_unit.state == "active"
+        return sample.reach is Reach.OK and known(sample.picture) and self.router_unit.state == "active"
 
     def document(self) -> dict[str, Any]:
         """The --json document, schema 1: the engines' own state documents, complete, under `state`."""
@@ -70,6 +71,8 @@ class FleetStatus:
                 "unit": asdict(self.router_unit),
                 "reach": str(self.router_sample.reach),
                 "detail": self.router_sample.detail,
+                "kind": self.router.kind,
+                "workers": _workers(self.router_sample.picture),
                 "state": self.router_sample.documents.get("/v1/state"),
                 "requests": self.router_sample.documents.get("/v1/requests"),
             },
@@ -85,6 +88,8 @@ class FleetStatus:
                     "unit": asdict(e.unit),
                     "reach": str(e.sample.reach),
                     "detail": e.sample.detail,
+                    "kind": e.engine.kind,
+                    "picture": _shown(e.sample.picture),
                     "state": e.sample.documents.get("/v1/state"),
                 }
                 for e in self.engines
@@ -93,9 +98,32 @@ class FleetStatus:
 
 
 def _ready(e: EngineStatus) -> bool:
-    if is_foreign(e.engine):
-        return e.sample.reach is Reach.OK
     return known(e.sample.picture) and e.sample.picture.ready
+
+
+def _shown(picture: EnginePicture | Missing) -> dict[str, Any] | None:
+    """What any kind of engine shows: queue depths, KV pages, timers, versions."""
+    if isinstance(picture, Missing):
+        return None
+    pages = picture.pages
+    return {
+        "ready": picture.ready,
+        "not_ready": list(picture.not_ready),
+        "queues": {name: queue.depth for name, queue in picture.queues.items()},
+        "pages": asdict(pages) if known(pages) else None,
+        "timeouts": {t.name: t.value for t in picture.timeouts.values()},
+        "versions": picture.versions,
+    }
+
+
+def _workers(picture: RouterPicture | Missing) -> list[dict[str, Any]] | None:
+    """The engines as the router sees them."""
+    if isinstance(picture, Missing):
+        return None
+    return [
+        {"url": e.url, "role": e.role, "ready": e.ready, "active": e.active, "cordoned": e.cordoned}
+        for e in picture.engines
+    ]
 
 
 def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
@@ -124,24 +152,24 @@ def collect_status(ctx: Context, deadline: float = 2.0) -> FleetStatus:
 async def _ask(
     ctx: Context, engines: list[Engine], deadline: float
 ) -> tuple[list[Sample[EnginePicture]], Sample[RouterPicture]]:
+    units: list[Engine | Router] = [*engines, ctx.fleet.router]
     async with ctx.async_client() as client:
-        asking = asyncio.create_task(_ask_front(client, ctx.fleet.router, deadline))
-        samples = await asyncio.gather(*(_ask_one(client, engine, deadline) for engine in engines))
-        return list(samples), await asking
+        asking = [_ask_one(ctx, client, unit, deadline) for unit in units]
+        *samples, front = await asyncio.gather(*asking)
+    return samples, front
 
 
-async def _ask_one(client: httpx.AsyncClient, engine: Engine, deadline: float) -> Sample[EnginePicture]:
-    if is_foreign(engine):
-        return await ask_health(client, engine.url, engine.kind, deadline)
-    return await ask_engine(client, engine.url, deadline)
-
-
-async def _ask_front(client: httpx.AsyncClient, router: Router, deadline: float) -> Sample[RouterPicture]:
-    if router.kind == "none":
-        return no_router()
-    if is_foreign(router):
-        return await ask_health(client, router.url, router.kind, deadline)
-    return await ask_router(client, router.url, deadline)
+async def _ask_one(
+    ctx: Context, client: httpx.AsyncClient, unit: Engine | Router, deadline: float
+) -> Sample[Any]:
+    """One sample, without what computes a token."""
+    if unit.kind == "none":
+        return Sample(Reach.OK, Missing("the fleet file names no router"))
+    at = server(unit)
+    wanted = [e for e in endpoints(at) if not e.generates]
+    answers = await ask(client, wanted, deadline, headers(ctx, unit))
+    settings = from_command(unit.spec.command or ())
+    return sample(at, answers, time.time(), settings, unit.env)
 
 
 def _unit(units: dict[str, dict[str, UnitStatus] | PdctlError], unit: Engine | Router) -> UnitStatus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from pdctl.diagnose.ledger import Entry
 from pdctl.diagnose.report import Report
@@ -79,11 +80,15 @@ def lines(report: Report) -> Iterator[Line]:
         yield "bold", "Findings"
     for placed in verdict.findings:
         yield from _finding(placed)
-    skipped = sorted({s.code for s in report.ran.skipped})
+    for muted in report.muted:
+        day = datetime.fromtimestamp(muted.by.until, UTC).strftime("%Y-%m-%d")
+        said = f"{muted.finding.code}, {muted.finding.subject}: {muted.finding.summary}"
+        yield "dim", f"  - suppressed until {day} ({muted.by.reason}): {said}"
+    skipped = {s.code for s in report.ran.skipped}
     if skipped:
-        reasons = {f"{s.subject or 'fleet'}: {s.reason}" for s in report.ran.skipped}
+        reasons = sorted({f"{s.subject or 'fleet'}: {s.reason}" for s in report.ran.skipped})
         yield "", ""
-        yield "dim", f"Not judged everywhere: {', '.join(skipped)} ({'; '.join(sorted(reasons))})"
+        yield "dim", f"Not judged everywhere: {count(len(skipped), 'rule')} ({'; '.join(some(reasons, 6))})"
     yield (
         "dim",
         f"{count(len(report.ran.run), 'rule')} in {report.seconds:.1f} s; pdctl explain CODE says more.",

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from pdctl.adapters.picture import Engine, Pages, Reach, Router
+from pdctl.facts.missing import Missing
 from pdctl.flows.status import EngineStatus, FleetStatus
 from pdctl.render.table import show_table
 from pdctl.units.spec import UnitStatus
@@ -26,13 +27,14 @@ COLUMNS = (
 )
 # Requests of these queues wait; those in `running` work.
 WAITING = ("waiting", "prefilling", "inflight", "preallocated", "transferring", "ready")
+WORKERS = 8  # of a router's workers that are shown
 
 
 def show_status(status: FleetStatus) -> None:
     show_table(COLUMNS, [_engine(e) for e in status.engines], f"fleet {status.name}")
     _router(status)
     for kind in sorted({e.engine.kind for e in status.engines} - {"bundled"}):
-        print(f"{kind} engines: healthy or not is all that pdctl knows of them; queues and ages are not.")
+        print(f"{kind} engines show depths of queues as they published them last; no ages, no requests.")
     for line in _troubles(status):
         print(line)
 
@@ -63,8 +65,7 @@ def _engine(e: EngineStatus) -> tuple[object, ...]:
     head = (e.engine.cell, e.engine.name, e.engine.role, _unit(e.unit))
     tail = (e.engine.profile, e.release or None)
     if not isinstance(known, Engine):
-        healthy = e.engine.kind != "bundled" and e.sample.reach is Reach.OK
-        return (*head, "healthy" if healthy else str(e.sample.reach), None, None, None, None, *tail)
+        return (*head, str(e.sample.reach), None, None, None, None, *tail)
     depths = [f"{name} {queue.depth}" for name, queue in known.queues.items() if queue.depth]
     ages = [q.oldest_age for n, q in known.queues.items() if n in WAITING and q.oldest_age is not None]
     pages = None
@@ -75,8 +76,8 @@ def _engine(e: EngineStatus) -> tuple[object, ...]:
     return (
         *head,
         known.status if known.ready or known.status != "ready" else "not ready",
-        str(known.incarnation)[:8],
-        ", ".join(depths) or "empty",
+        None if isinstance(known.incarnation, Missing) else known.incarnation[:8],
+        ", ".join(depths) or ("empty" if known.queues else None),
         age(max(ages)) if ages else None,
         pages,
         *tail,
@@ -98,6 +99,9 @@ def _router(status: FleetStatus) -> None:
     if status.router.kind != "bundled":
         said = "ready" if status.router_sample.reach is Reach.OK else status.router_sample.detail
         print(f"{name}: unit {_unit(status.router_unit)}, kind {status.router.kind}, {said}")
+        for worker in front.engines[:WORKERS] if isinstance(front, Router) else ():
+            fit = "healthy" if worker.ready else worker.error
+            print(f"  {worker.role} {worker.url}: {fit}, {worker.active} active")
         return
     if not isinstance(front, Router):
         print(f"{name}: unit {_unit(status.router_unit)}, {front.reason}")
@@ -121,8 +125,6 @@ def _troubles(status: FleetStatus) -> list[str]:
         if isinstance(known, Engine):
             if not known.ready:
                 lines.append(f"{e.engine.name}: not ready: {', '.join(known.not_ready)}")
-        elif e.engine.kind != "bundled" and e.sample.reach is Reach.OK:
-            continue
         elif e.unit.state == "active" or not e.unit.reason:
             lines.append(f"{e.engine.name}: {e.sample.detail or e.sample.reach}")
     return [*lines, "`pdctl diagnose` says why."] if lines else []

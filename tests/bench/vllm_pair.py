@@ -44,7 +44,7 @@ def ensure(log_dir: Path) -> Path:
     return python
 
 
-def _server(python: Path, model: Path, role: str, port: int, dtype: str, max_len: int) -> list[str]:
+def server(python: Path, model: Path, role: str, port: int, dtype: str, max_len: int) -> list[str]:
     return [
         str(python),
         "-m",
@@ -56,7 +56,7 @@ def _server(python: Path, model: Path, role: str, port: int, dtype: str, max_len
     ]
 
 
-def _environment(side_port: int, cpu: int) -> dict[str, str]:
+def environment(side_port: int, cpu: int) -> dict[str, str]:
     omp = HOME / "lib" / "libiomp5.so"
     return {
         "PYTHONPATH": str(Path(__file__).parent / "vllm_site"),
@@ -74,8 +74,8 @@ def start(procs: Procs, model: Path, dtype: str, max_len: int = 2048) -> tuple[T
     """Start prefill on core 0, decode on core 1 and the proxy; returns where to send and what was started."""
     python = ensure(procs.log_dir)
     p, d, side_p, side_d, proxy = free_ports(5)
-    procs.start("vllm-prefill", _server(python, model, "prefill", p, dtype, max_len), _environment(side_p, 0))
-    procs.start("vllm-decode", _server(python, model, "decode", d, dtype, max_len), _environment(side_d, 1))
+    procs.start("vllm-prefill", server(python, model, "prefill", p, dtype, max_len), environment(side_p, 0))
+    procs.start("vllm-decode", server(python, model, "decode", d, dtype, max_len), environment(side_d, 1))
     seconds = procs.wait(
         "the vLLM pair", lambda: all(http_ok(f"http://127.0.0.1:{n}/health") for n in (p, d)), START_SECONDS
     )

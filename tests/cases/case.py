@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdctl.diagnose.report import Report
+from pdctl.diagnose.runner import FAILED
 from pdctl.flows.diagnose import judge_bundle
 
 ROOT = Path(__file__).parent / "bundles"
@@ -35,6 +36,9 @@ class Case:
     def faults(self, report: Report) -> list[str]:
         """What is wrong with the verdict, as sentences; empty when it is right."""
         verdict = report.verdict
+        failed = [f"{s.code}: {s.reason}" for s in report.ran.skipped if s.reason.startswith(FAILED)]
+        if failed:
+            return failed
         if not self.leads:
             loud = [p.finding.code for p in verdict.findings if p.finding.severity.word != "info"]
             return [f"a false alarm: {', '.join(loud)}"] if loud else []

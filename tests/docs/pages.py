@@ -156,11 +156,23 @@ def rules() -> str:
     return text if NOTE in text else f"{NOTE}\n{text}"
 
 
+def bundle() -> str:
+    """docs/bundle.md as it is written by hand, with the table of numbers as the code has it."""
+    from pdctl.adapters.readings.names import NAMES
+
+    page = (Path(__file__).parents[2] / "docs" / "bundle.md").read_text()
+    head, begin, rest = page.partition("<!-- numbers: written by `make docs` -->\n")
+    _, end, tail = rest.partition("<!-- end of numbers -->\n")
+    rows = [[f"`{name}`", what] for name, what in NAMES.items()]
+    return f"{head}{begin}\n{_table(['Name', 'What it is'], rows)}\n\n{end}{tail}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "rules.md": rules,
     "settings.md": settings,
     "cli.md": cli,
     "contracts.md": contract_page,
+    "bundle.md": bundle,
     "../pdctl/release/engine.lock": engine_lock,
 }
 

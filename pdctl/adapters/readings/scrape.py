@@ -29,7 +29,9 @@ def samples(text: str) -> Iterator[Sample]:
 
 
 def _rank(labels: dict[str, str]) -> str:
-    return " ".join(f"{word}{labels[name]}" for name, word in RANKS.items() if labels.get(name, "").isdigit())
+    """As stamps.rank says it of a log line."""
+    named = {f"{word}{labels[name]}" for name, word in RANKS.items() if labels.get(name, "").isdigit()}
+    return " ".join(sorted(named))
 
 
 def readings(text: str, at: float | None, source: str = "metrics") -> tuple[Reading, ...]:

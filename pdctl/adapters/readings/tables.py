@@ -31,6 +31,7 @@ SGLANG: dict[str, tuple[str, str]] = {
 VLLM: dict[str, tuple[str, str]] = {
     "vllm:num_requests_running": ("running", "sum"),
     "vllm:num_requests_waiting": ("waiting", "sum"),
+    "vllm:num_requests_kv_fetch_by_stage": ("waiting_kv", "sum"),
     "vllm:kv_cache_usage_perc": ("kv_usage", "max"),
     "vllm:gpu_cache_usage_perc": ("kv_usage", "max"),
     "vllm:prompt_tokens_total": ("prompt_tokens_total", "sum"),
@@ -40,11 +41,19 @@ VLLM: dict[str, tuple[str, str]] = {
     "vllm:nixl_num_failed_transfers_total": ("transfers_failed_total", "sum"),
     "vllm:nixl_num_failed_notifications_total": ("notifications_failed_total", "sum"),
     "vllm:nixl_num_kv_expired_reqs_total": ("kv_expired_total", "sum"),
+    "vllm:nixl_num_notifications_after_expiry_total": ("read_after_expiry_total", "sum"),
+    "vllm:nixl_xfer_time_seconds_count": ("transfers_total", "sum"),
 }
 ROUTERS: dict[str, tuple[str, str]] = {
     "smg_worker_requests_active": ("router_active", "sum"),
     "smg_worker_health": ("router_workers_ready", "sum"),
     "smg_http_requests_total": ("requests_total", "sum"),
+    "sgl_router_running_requests": ("router_active", "sum"),
+    "sgl_router_worker_inflight_requests": ("router_active", "sum"),
+    "sgl_router_requests_total": ("requests_total", "sum"),
+    "vllm_router_running_requests": ("router_active", "sum"),
+    "dynamo_frontend_inflight_requests": ("router_active", "sum"),
+    "dynamo_frontend_requests_total": ("requests_total", "sum"),
 }
 ANY: dict[str, tuple[str, str]] = {"process_resident_memory_bytes": ("rss_bytes", "sum")}
 METRICS: dict[str, tuple[str, str]] = SGLANG | VLLM | ROUTERS | ANY

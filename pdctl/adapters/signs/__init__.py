@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
-from pdctl.adapters.signs import nixl
+from pdctl.adapters.signs import (
+    answers,
+    collective,
+    gpu,
+    hostside,
+    kernel,
+    mooncake,
+    nixl,
+    pair,
+    peer_load,
+    process,
+    rooms,
+    router,
+    sglang_pd,
+    sockets,
+    trtllm,
+    vllm_pd,
+    watchdog,
+)
 from pdctl.adapters.signs.sign import Sign, Table
 
-SIGNS: tuple[Sign, ...] = (*nixl.SIGNS,)
+SIGNS: tuple[Sign, ...] = (
+    *answers.SIGNS,
+    *collective.SIGNS,
+    *hostside.SIGNS,
+    *kernel.SIGNS,
+    *gpu.SIGNS,
+    *mooncake.SIGNS,
+    *pair.SIGNS,
+    *sockets.SIGNS,
+    *nixl.SIGNS,
+    *process.SIGNS,
+    *router.SIGNS,
+    *watchdog.SIGNS,
+    *peer_load.SIGNS,
+    *rooms.SIGNS,
+    *sglang_pd.SIGNS,
+    *trtllm.SIGNS,
+    *vllm_pd.SIGNS,
+)
 TABLE = Table(SIGNS)
 NAMES = frozenset(sign.name for sign in SIGNS)

@@ -11,6 +11,7 @@ from pdctl.adapters.stamps import rank, written
 from pdctl.adapters.traces import Event
 
 LINE = 400  # characters of a line that are kept as evidence
+SEARCHED = 4000  # characters of a line that patterns see
 REPEATS = 500  # events of one sign in one log that are kept: the first half and the last half
 
 
@@ -46,27 +47,31 @@ class Table:
         self._by_key: dict[str, list[Sign]] = {}
         for sign in signs:
             self._by_key.setdefault(sign.key, []).append(sign)
-        keys = sorted(self._by_key, key=len, reverse=True)
-        self._any = re.compile("|".join(map(re.escape, keys)))
-
-    def _signs_of(self, line: str) -> list[tuple[Sign, dict[str, str]]]:
-        if not self._any.search(line):
-            return []
-        near = [sign for key, signs in self._by_key.items() if key in line for sign in signs]
-        return [(sign, values) for sign in near if (values := sign.read(line)) is not None]
 
     def scan(self, text: str, party: str, document: str, near: float | None = None) -> tuple[Event, ...]:
         """Events of one log. A line without a stamp has the one before it; one line may be several events."""
         events: dict[str, list[Event]] = {}
         at: float | None = None
+        # Few keys occur in one log: looking for those alone is what makes a long one readable in seconds.
+        present = [(key, signs) for key, signs in self._by_key.items() if key in text]
         for number, line in enumerate(text.splitlines(), 1):
             stamp = written(line, near)
             at = at if stamp is None else stamp
-            for sign, values in self._signs_of(line):
+            signs = [sign for key, of_key in present if key in line for sign in of_key]
+            for name, values in _read(signs, line[:SEARCHED]).items():
                 kept = line.strip()[:LINE]
-                event = Event(sign.name, party, at, number, f"{document}:{number}", kept, rank(line), values)
-                events.setdefault(sign.name, []).append(event)
+                event = Event(name, party, at, number, f"{document}:{number}", kept, rank(line), values)
+                events.setdefault(name, []).append(event)
         return tuple(sorted((e for found in events.values() for e in _bounded(found)), key=lambda e: e.order))
+
+
+def _read(signs: Sequence[Sign], line: str) -> dict[str, dict[str, str]]:
+    """Name -> values of the signs that the line is; the first of two with one name."""
+    found: dict[str, dict[str, str]] = {}
+    for sign in signs:
+        if sign.name not in found and (values := sign.read(line)) is not None:
+            found[sign.name] = values
+    return found
 
 
 def _bounded(events: list[Event]) -> list[Event]:

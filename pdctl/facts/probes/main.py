@@ -10,6 +10,7 @@ from typing import Any
 
 from pdctl.facts.probes.gpu import probe_gpu
 from pdctl.facts.probes.leftovers import probe_footprint, probe_left
+from pdctl.facts.probes.logs import probe_logs, probe_zone
 from pdctl.facts.probes.machine import (
     probe_boot,
     probe_clock,
@@ -23,6 +24,7 @@ from pdctl.facts.probes.ports import probe_ports, probe_spare
 from pdctl.facts.probes.proc import denied
 from pdctl.facts.probes.process import probe_processes
 from pdctl.facts.probes.reach import listen, probe_reach
+from pdctl.facts.probes.tools import probe_tools
 from pdctl.facts.probes.topology import probe_interfaces, probe_numa, probe_rdma, probe_resolve
 
 SUBJECTS: dict[str, Callable[..., Any]] = {
@@ -33,6 +35,7 @@ SUBJECTS: dict[str, Callable[..., Any]] = {
     "gpu": probe_gpu,
     "interfaces": probe_interfaces,
     "left": probe_left,
+    "logs": probe_logs,
     "memlock": probe_memlock,
     "numa": probe_numa,
     "path": probe_path,
@@ -44,6 +47,8 @@ SUBJECTS: dict[str, Callable[..., Any]] = {
     "resolve": probe_resolve,
     "shm": probe_shm,
     "spare": probe_spare,
+    "tools": probe_tools,
+    "zone": probe_zone,
 }
 
 

@@ -17,8 +17,12 @@ from pdctl.facts.probes.proc import (
     started_at,
 )
 
-OURS = ("PD_", "UCX_", "NCCL_", "OMP_", "SGLANG_", "VLLM_")
+OURS = (
+    *("PD_", "UCX_", "NCCL_", "OMP_", "SGLANG_", "VLLM_"),
+    *("NIXL_", "MC_", "DYN_", "TRTLLM_", "CUDA_", "HSA_", "GLOO_"),
+)
 SECRET = re.compile(r"TOKEN(?!.*_FILE$)|SECRET|PASSWORD|API_KEY|CREDENTIAL", re.IGNORECASE)
+OPTION = re.compile(r"(^|[-_])(token|secret|password|passwd|api[-_]?key|credentials?)$", re.IGNORECASE)
 
 
 def veiled(name: str, value: str) -> str:
@@ -36,6 +40,22 @@ def environ_of(pid: int) -> dict[str, Any]:
         return {"missing": "the process belongs to another user"}
     pairs = [entry.partition("=") for entry in raw.decode("utf-8", "replace").split("\0")]
     return {"values": {k: veiled(k, v) for k, _, v in pairs if k.startswith(OURS)}}
+
+
+def argv_of(pid: int) -> list[str]:
+    """Its command line without secrets: the words behind options that are named like one."""
+    words = read_text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    found: list[str] = []
+    for at, word in enumerate(words):
+        option, equals, _ = word.partition("=")
+        before = words[at - 1] if at else ""
+        if option.startswith("-") and equals and OPTION.search(option):
+            found.append(f"{option}=***")
+        elif before.startswith("-") and "=" not in before and OPTION.search(before):
+            found.append("***")
+        else:
+            found.append(word)
+    return found
 
 
 def limit_of(pid: int, name: str) -> list[int]:
@@ -69,6 +89,7 @@ def one_process(pid: int, table: dict[int, dict[str, Any]]) -> dict[str, Any]:
     return {
         "status": STATES.get(stat["state"], "?"),
         "started_at": started_at(stat["start"]),
+        "argv": argv_of(pid),
         "environ": environ_of(pid),
         "memlock": limit_of(pid, "Max locked memory"),
         "children": children,

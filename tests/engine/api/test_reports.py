@@ -39,6 +39,28 @@ def test_probes_have_the_types_the_public_router_parses() -> None:
         {"dp_rank": 0, "num_reqs": 1, "num_waiting_reqs": 0, "num_tokens": 7}
     ]
     assert get(client, "/v1/models").json()["data"][0]["id"] == "tiny"
+    loads = get(client, "/v1/loads?include=all").json()
+    assert loads["aggregate"] == {"total_tokens": 7, "total_reqs": 1}
+    assert loads["loads"][0]["disaggregation"]["prefill_inflight_queue_reqs"] == 1
+    assert get(client, "/health_generate").status_code == 200
+    client.document["snapshot_age_s"] = 60.0
+    assert get(client, "/health_generate").status_code == 503
+
+
+def test_sglang_s_verbs_say_whether_something_is_held_and_end_it() -> None:
+    client = Scripted()
+    assert call(client, "/flush_cache", {}).status_code == 400
+    for body, wanted in (({"rid": "known"}, 1), ({"rid": "nobody"}, 0), ({"rid": ""}, 0)):
+        answer = call(client, "/abort_request", body, headers=BEARER)
+        assert answer.json() == {"aborted": wanted}
+    assert call(client, "/abort_request", {"abort_all": True}).status_code == 401
+    client.document["requests"] = []
+    client.document["pages"] = {
+        **client.document["pages"],
+        "held": 0,
+        "free": client.document["pages"]["total"],
+    }
+    assert call(client, "/flush_cache", {}).status_code == 200
 
 
 def samples(families: Any) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

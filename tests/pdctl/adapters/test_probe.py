@@ -11,10 +11,12 @@ from contextlib import contextmanager
 
 import httpx
 
-from pdctl.adapters.bundled import engine_pair, engine_sample, router_sample
-from pdctl.adapters.picture import Engine, Pair, Reach
+from pdctl.adapters.bundled import engine_sample, router_sample
+from pdctl.adapters.endpoints import Server
+from pdctl.adapters.picture import Reach
 from pdctl.adapters.probe import Answer, classify, get
 from pdctl.facts.missing import Missing
+from pdctl.flows.collect.parties import Collection, ask_party
 
 
 @contextmanager
@@ -65,13 +67,16 @@ def test_an_open_silent_port_times_out_at_its_deadline() -> None:
 
 
 def test_a_frozen_engine_is_asked_once() -> None:
-    async def pair(url: str) -> Pair[Engine]:
+    async def twice(url: str) -> Collection:
         async with httpx.AsyncClient(trust_env=False) as client:
-            return await engine_pair(client, url)
+            return await ask_party(client, Server("d", "bundled", "decode", url), 0.1, False, {})
 
     with server(None) as url:
-        found = asyncio.run(pair(url))
-    assert found.second.reach is Reach.TIMED_OUT and found.gap == 0.0
+        found = asyncio.run(twice(url))
+    assert {(a.name, a.sample, a.outcome) for a in found.asked} == {
+        ("state", 1, "timed out"),
+        ("metrics", 1, "timed out"),
+    }
 
 
 def test_a_connect_without_reply_is_unreachable() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -151,13 +152,25 @@ def test_it_is_deployed_once_proved_and_looked_at_without_an_admin_verb(rack: Ra
     code, said = rack.call("deploy", "--yes")
     assert code == Exit.OK and "0 changes" in said and rack.lives() == lives
     code, said = rack.call("status")
-    assert code == Exit.OK and "healthy" in said and "kind sglang-router, ready" in said, said
-    assert "is all that pdctl knows" in said
+    assert code == Exit.OK and "kind sglang-router, ready" in said, said
+    assert "4096/4096" in said and f"decode http://127.0.0.1:{rack.ports[1]}: healthy, 0 active" in said, said
     code, said = rack.call("diagnose")
-    assert code == Exit.OK and "all that is known of prefill-0, decode-0" in said, said
+    assert code == Exit.OK and "prefill-0, decode-0 list no requests" in said, said
     code, said = rack.call("logs", "prefill-0", "-n", "5")
     assert code == Exit.OK and f"serving prefill on {rack.ports[0]}" in said
-    assert rack.asked() == {"GET /health", "POST /v1/completions"}
+    assert {line for line in rack.asked() if line.startswith("POST")} == {"POST /v1/completions"}
+    assert rack.asked() > {"GET /server_info", "GET /v1/loads?include=all", "GET /metrics"}
+
+
+def test_what_computes_a_token_is_asked_only_when_that_is_wanted(rack: Rack) -> None:
+    rack.adopt("prefill.sh", "decode.sh")
+    rack.call("deploy", "--yes")
+    for file in rack.folder.glob("*.asked"):
+        file.unlink()
+    code, said = rack.call("diagnose")
+    assert code == Exit.OK and "GET /health" not in rack.asked(), said
+    code, said = rack.call("diagnose", "--probes")
+    assert code == Exit.OK and "GET /health" in rack.asked(), said
 
 
 def test_a_changed_value_restarts_both_sides_and_says_what_it_cannot_know(rack: Rack) -> None:
@@ -212,7 +225,20 @@ def test_a_sick_engine_is_not_called_healthy(rack: Rack) -> None:
     rack.call("deploy", "--yes")
     rack.behave(rack.ports[1], "sick")
     code, said = rack.call("status")
-    assert code == Exit.FINDINGS and "/health answers 503" in said, said
+    assert code == Exit.FINDINGS and "/server_info, which asks its scheduler: HTTP 503" in said, said
+    code, said = rack.call("diagnose", "--json", "--bundle", str(rack.folder / "b"))
+    live = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    assert code == Exit.FINDINGS and live["findings"][0]["subject"] == "decode-0", said
+    with tarfile.open(rack.folder / "b.tar.gz") as kept:
+        for entry in kept:
+            text = kept.extractfile(entry).read().decode()  # type: ignore[union-attr]
+            assert KEY not in text and "hf_abc" not in text, entry.name
+            assert entry.mode == 0o600
+    assert (rack.folder / "b.tar.gz").stat().st_mode & 0o777 == 0o600
+    code, said = rack.call("diagnose", "--json", "--from", str(rack.folder / "b.tar.gz"))
+    again = json.loads(said)
+    assert live.pop("seconds") >= 1.0 and again.pop("seconds") >= 0.0
+    assert again == live
 
 
 def test_an_engine_that_does_not_start_fails_the_deploy_with_its_words(rack: Rack) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from pdctl.diagnose.docs import page, paragraphs, render
 from pdctl.diagnose.needs import NEEDS
 from pdctl.diagnose.report import document, make
 from pdctl.diagnose.rule import Rule
-from pdctl.diagnose.rules import CATALOGUE
+from pdctl.diagnose.rules import BY_CODE, CATALOGUE
+from pdctl.diagnose.runner import FAILED, run
 
 
 def test_every_rule_file_is_in_the_catalogue_in_order() -> None:
@@ -69,3 +71,14 @@ def test_document_conforms_on_a_healthy_fleet(scene: Any) -> None:
     doc = document(make(scene.facts(), 1.0))
     assert contracts.faults("diagnose", doc) == []
     assert doc["verdict"]["status"] == "healthy" and doc["verdict"]["leading"] is None
+
+
+def test_a_rule_that_fails_is_told_and_takes_no_finding_of_another_with_it(scene: Any) -> None:
+    def broken(facts: Any) -> Any:
+        raise KeyError("gone")
+
+    rules = [replace(CATALOGUE[0], needs=(), check=broken), BY_CODE["PD201"]]
+    scene.reach["decode-0"] = Reach.REFUSED
+    ran = run(scene.facts(), rules)
+    assert [s.reason for s in ran.skipped] == [f"{FAILED}: KeyError: 'gone'"]
+    assert ran.run == ("PD201",) and ran.findings

@@ -128,6 +128,11 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
         ('transport = "local"', 'transport = "ssh"', "10: hosts.local.address: is missing: where peers"),
         ("schema = 1", "schema = 2", "1: schema: must be one of 1."),
         ("port = 8100", "", "24: router.port: is missing."),
+        (
+            "port = 8100",
+            'port = 8100\n[[suppress]]\ncode = "PD80"\nreason = "x"\nuntil = 2030-01-01',
+            "suppress.0.code: is no rule's code",
+        ),
         ("prefill-0", "decode-0", "Cannot declare"),
         ("port = 8103", "port = ", "22: Invalid value."),
     ],

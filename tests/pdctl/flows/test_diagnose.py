@@ -16,8 +16,8 @@ def test_a_hung_host_costs_its_deadline_and_no_more(bench: Bench, monkeypatch: p
         time.sleep(60.0)
         return {}
 
-    monkeypatch.setattr("pdctl.flows.diagnose_hosts.collect", hang)
-    monkeypatch.setattr("pdctl.flows.diagnose_hosts.HOST_DEADLINE", 0.5)
+    monkeypatch.setattr("pdctl.flows.collect.hosts.gather", hang)
+    monkeypatch.setattr("pdctl.flows.collect.hosts.HOST_DEADLINE", 0.5)
     begin = time.monotonic()
     report = diagnose(bench.context(), gap=0.1)
     assert time.monotonic() - begin < 15.0

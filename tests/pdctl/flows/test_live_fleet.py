@@ -37,7 +37,7 @@ from pdctl.flows.co_restart.states import Event, Stage
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.planning import plan_deploy
 from pdctl.flows.deploy.run import apply_deploy
-from pdctl.flows.diagnose import diagnose
+from pdctl.flows.diagnose import diagnose, diagnose_kept
 from pdctl.flows.down import down
 from pdctl.flows.edge_canary import Canary
 from pdctl.flows.init import Wanted, init_fleet
@@ -47,6 +47,7 @@ from pdctl.flows.tune import run as tune_timeout
 from pdctl.flows.tune.load import Shape, Shot, drive
 from pdctl.remote.journal import Journal
 from pdctl.remote.journal_read import list_runs
+from tests.pdctl.flows.same_verdict import same_from_a_bundle
 from tests.pdctl.terminal import Terminal
 
 START = 240.0
@@ -88,12 +89,13 @@ class Live:
         poll(lambda: all(not admin.state(self.ctx, e.url)["requests"] for e in self.ctx.fleet.engines()))
 
     def diagnosed(self, code: str, seconds: float = 40.0) -> Report:
-        """Diagnose until the first finding is `code`; the report."""
+        """Diagnose until the first finding is `code`; the report, which the saved bundle gives again."""
         end = time.monotonic() + seconds
         while True:
-            report = diagnose(self.ctx)
+            report, documents = diagnose_kept(self.ctx)
             first = report.verdict.findings[0].finding.code if report.verdict.findings else "none"
             if first == code:
+                same_from_a_bundle(report, documents, self.ctx.fleet.dir)
                 return report
             assert time.monotonic() < end, f"{first} leads, not {code}: {report.verdict.summary}"
 

@@ -77,6 +77,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if not known(expected):
             continue
         said: dict[str, str] | Missing = state.environ if known(state) else state
+        if known(state) and state.kind != "bundled":
+            said = Missing(f"{state.kind} does not show its environment")
         running = _running(view.member, said)
         timeouts = state.timeouts if known(state) else {}
         lines = _live(expected, timeouts)

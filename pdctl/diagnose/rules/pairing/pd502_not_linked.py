@@ -14,7 +14,7 @@ _GRACE = 30.0  # from the start of the younger side
 
 def _gone(view: EngineView, other: EngineView) -> str | None:
     """Why `view` has no link to `other`; None when it has, or when it does not answer."""
-    if not view.fresh:
+    if not view.fresh or not view.shows_peers:
         return None
     peer = peer_of(view, other)
     if peer is None:

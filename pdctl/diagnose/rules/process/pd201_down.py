@@ -14,6 +14,8 @@ from pdctl.facts.unit import Unit
 _START = 120.0  # loading a model may take this long before the port opens
 
 
+# Rules that say why it ended, or that it does.
+_ENDS = ("PD206", "PD210", "PD446", "PD214", "PD212", "PD213", "PD217", "PD211", "PD325")
 _HALF = "the router holds admissions or has cordoned it: a co-restart stopped half way"
 
 
@@ -67,7 +69,7 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
     return None
 
 
-@rule("PD201", "engine down", Severity.ERROR, ["units"], echo_of=["PD206"])
+@rule("PD201", "engine down", Severity.ERROR, ["units"], echo_of=_ENDS, fallback=True)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A unit that is meant to run has failed or stopped, or runs without opening its port.
 

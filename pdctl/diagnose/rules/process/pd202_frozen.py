@@ -64,6 +64,7 @@ def _wedged(rule: Rule, view: EngineView, state: Engine) -> Finding | None:
         for r in state.ranks
         if r.heartbeat_age is not None and r.heartbeat_age > _BEAT
     ]
+    lines += _silent_inside(view, state)
     progress = state.progress
     busy = sum(state.queues[q].depth for q in ("prefilling", "running", "ready") if q in state.queues)
     if known(progress) and busy and not view.working:
@@ -78,11 +79,31 @@ def _wedged(rule: Rule, view: EngineView, state: Engine) -> Finding | None:
     return rule.finding(view.name, said, lines, _heal(view))
 
 
+def _silent_inside(view: EngineView, state: Engine) -> list[str]:
+    """Of an engine of another kind: what of it does not answer behind an HTTP server that does."""
+    unit = view.member.unit
+    young = known(unit) and unit.state in ("starting", "stopping")
+    return [] if state.kind == "bundled" or young else [f"{view.name}: {why}" for why in state.not_ready]
+
+
 def _age(state: Engine) -> float | None:
     return state.snapshot_age if known(state.snapshot_age) else None
 
 
-@rule("PD202", "engine frozen", Severity.ERROR, ["engine.reach"])
+# Rules that say what it is frozen in.
+_CAUSES = (
+    *(f"PD{n}" for n in range(440, 452) if n != 443),
+    "PD680",
+    "PD220",
+    "PD224",
+    "PD715",
+    "PD410",
+    "PD411",
+    "PD412",
+)
+
+
+@rule("PD202", "engine frozen", Severity.ERROR, ["engine.reach"], echo_of=_CAUSES)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A process that exists and does nothing: stopped by a signal, silent on its port, or not stepping.
 

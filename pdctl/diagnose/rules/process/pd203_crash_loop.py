@@ -13,7 +13,7 @@ _MANY = 3
 _RECENT = 300.0
 
 
-@rule("PD203", "crash loop", Severity.ERROR, ["units"], echo_of=["PD206"])
+@rule("PD203", "crash loop", Severity.ERROR, ["units"], echo_of=["PD206", "PD213", "PD210"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The unit was restarted again and again by its supervisor, or waits for its next try.
 

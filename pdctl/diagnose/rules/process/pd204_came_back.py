@@ -91,5 +91,5 @@ def _link(facts: Facts, survivor: EngineView, view: EngineView) -> Iterator[str]
     peer = peer_of(survivor, view)
     if _linked(survivor, view) and peer is not None:
         yield f"{survivor.name} linked to its new life {span(peer.since_age)} ago"
-    elif known(survivor.state):
+    elif survivor.shows_peers:
         yield f"{survivor.name} is not linked to its new life"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +23,11 @@ HOST = flag("--host", "127.0.0.1")
 HOME = Path(os.environ["FAKE_DIR"])
 MODE = flag("--disaggregation-mode", "null")
 KEY = flag("--api-key")
+
+INFO = {"model_path": "/m", "page_size": 1, "disaggregation_mode": MODE, "version": "0.5.17"}
+LOAD = {"dp_rank": 0, "timestamp": 0.0, "num_running_reqs": 0, "num_waiting_reqs": 0, "num_used_tokens": 0}
+LOAD |= {"max_total_num_tokens": 4096, "disaggregation": {"mode": MODE, f"{MODE}_inflight_queue_reqs": 0}}
+PAGES = {"/v1/loads": {"loads": [LOAD]}, "/model_info": {"model_path": "/m"}}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -45,7 +49,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         how = self.asked()
-        self.reply(404 if self.path != "/health" else 503 if "sick" in how else 200)
+        path = self.path.partition("?")[0]
+        if path in ("/health", "/server_info"):
+            self.reply(503 if "sick" in how else 200, INFO if path == "/server_info" else None)
+        else:
+            self.reply(200 if path in PAGES else 404, PAGES.get(path))
 
     def do_POST(self) -> None:
         self.asked()
@@ -59,6 +67,13 @@ class Handler(BaseHTTPRequestHandler):
         return self.reply(200, {"choices": [{"text": " Paris.", "finish_reason": "length"}]})
 
 
+class Bootstrap(Handler):
+    """Where decodes ask a prefill for its ranks."""
+
+    def do_GET(self) -> None:
+        self.reply(200, {"attn_tp_size": 1, "dp_size": 1, "pp_size": 1, "page_size": 1})
+
+
 def main() -> None:
     behave = HOME / f"{PORT}.behave"
     how = f"exit={os.environ['FAKE_EXIT']}" if "FAKE_EXIT" in os.environ else ""
@@ -69,8 +84,8 @@ def main() -> None:
     started = [sys.orig_argv, dict(os.environ), os.getcwd()]
     (HOME / f"{PORT}.json").write_text(json.dumps(started))
     if MODE == "prefill":
-        link = socket.create_server((HOST, int(flag("--disaggregation-bootstrap-port", "8998"))))
-        threading.Thread(target=link.accept, daemon=True).start()
+        link = ThreadingHTTPServer((HOST, int(flag("--disaggregation-bootstrap-port", "8998"))), Bootstrap)
+        threading.Thread(target=link.serve_forever, daemon=True).start()
     print(f"serving {MODE} on {PORT}", flush=True)
     ThreadingHTTPServer((HOST, PORT), Handler).serve_forever()
 

@@ -38,8 +38,17 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
-        healthy = all(ask(f"{url}/health")[0] == 200 for url in ENGINES)
-        self.reply(404 if self.path != "/readiness" else 200 if healthy else 503)
+        fit = {url: ask(f"{url}/health")[0] == 200 for url in ENGINES}
+        if self.path == "/readiness":
+            return self.reply(200 if all(fit.values()) else 503, b'{"status": "ready"}')
+        roles = ("prefill", "decode")
+        rows = [
+            {"url": url, "worker_type": role, "is_healthy": fit[url], "load": 0}
+            for url, role in zip(ENGINES, roles, strict=True)
+        ]
+        if self.path == "/workers":
+            return self.reply(200, json.dumps({"workers": rows, "total": 2}).encode())
+        return self.reply(404)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

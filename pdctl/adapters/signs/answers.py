@@ -1,0 +1,56 @@
+"""What somebody who compares answers or bytes has seen, and lines of engines that doubt their own KV."""
+
+from __future__ import annotations
+
+from pdctl.adapters.signs.sign import Sign
+
+SIGNS = (
+    Sign("answer.accuracy", "ccuracy", r"(?i)accuracy[\"=: |]+(?P<value>[\d.]+)(?P<percent> ?%)?"),
+    Sign("answer.accuracy", "exact_match", r"exact_match.*?\|\s*(?P<value>0?\.\d+|1\.0+)"),
+    Sign("answer.differs", "golden", r"(?i)golden.*(?:differ|mismatch|diverge|wrong|fail)"),
+    Sign("answer.differs", "diverge", r"(?i)diverge.*(?:token|output|answer|reference|monolith)"),
+    Sign("answer.differs", "mismatch", r"(?i)(?:output|token|answer|response|logprob)s? (?:\w+ )?mismatch"),
+    Sign(
+        "answer.differs",
+        "garbage",
+        r"(?i)^(?!.*garbage.?collect).*(?:output|answer|text|token|response|completion)",
+    ),
+    Sign("answer.differs", "gibberish"),
+    Sign(
+        "answer.differs",
+        "repeat",
+        r"(?i)(?:same|one|repeat\w*) token|repeated (?:text|output)|token .*repeated",
+    ),
+    Sign(
+        "answer.differs",
+        "corrupt",
+        r"(?i)corrupt\w* (?:output|answer|token|text|completion|response|iteration|KV)"
+        r"|(?:output|KV|answer|iteration)s? .*corrupt",
+    ),
+    Sign("answer.differs", "!!!!!!!!", r"(?:output|text|content|completion)"),
+    Sign(
+        "answer.bytes_differ",
+        "mismatch",
+        r"(?i)(?:hash|checksum|crc|digest|sha256).*mismatch|mismatch.*(?:hash|checksum|crc|digest)",
+    ),
+    Sign("answer.bytes_differ", "hash", r"(?i)src.*hash.*dst.*(?:differ|!=)|hash.*(?:differ|!=)"),
+    Sign("answer.wrong_room", "Context corruption detected"),
+    Sign("answer.nan", "probability tensor contains either"),
+    Sign(
+        "answer.nan", "NaN", r"(?i)nan in (?:the )?(?:logits|output|hidden|kv)|(?:logits|output|hidden).* nan"
+    ),
+    Sign(
+        "answer.too_long",
+        "longer than",
+        r"(?P<tokens>\d{3,})\s*(?:tokens)?\)?.*longer than.*?(?P<limit>\d{3,})",
+    ),
+    Sign(
+        "answer.too_long",
+        "exceeds the maximum",
+        r"(?P<tokens>\d{3,})\D+exceeds the maximum\D+(?P<limit>\d{3,})",
+    ),
+    Sign("answer.short_prompt", "prompt_tokens", r"prompt_tokens[\"']?[=: ]+1\b(?!\d)"),
+    Sign("gpu.illegal_access", "illegal memory access"),
+    Sign("gpu.illegal_access", "cudaErrorIllegalAddress"),
+    Sign("gpu.illegal_access", "CUDA_ERROR_ILLEGAL_ADDRESS"),
+)

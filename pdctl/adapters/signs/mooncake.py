@@ -1,0 +1,58 @@
+"""RDMA verbs and Mooncake: queue pairs, memory regions, GIDs, completions."""
+
+from __future__ import annotations
+
+from pdctl.adapters.signs.sign import Sign
+
+_WHY = (
+    r"(?P<why>Cannot allocate memory|Bad address|Invalid argument|Input/output error|Operation not permitted|"
+    r"No space left on device|Operation not supported|Unknown error \d+)"
+)
+
+SIGNS = (
+    Sign("verbs.register_failed", "ailed to register memory", rf"(?:.*{_WHY})?(?:.*\[(?P<errno>\d+)\])?"),
+    Sign("verbs.register_failed", "ibv_reg_mr", rf"ibv_reg_mr.*failed.*{_WHY}"),
+    Sign("verbs.register_failed", "ibv_create_cq", rf"failed.*{_WHY}"),
+    Sign("verbs.register_failed", "ibv_reg_dmabuf_mr", rf"failed.*{_WHY}"),
+    Sign("verbs.memlock", "max locked memory", r"(?:ulimit -l|current: (?P<current>\d+) kbytes)"),
+    Sign("verbs.memlock", "RLIMIT_MEMLOCK"),
+    Sign("verbs.size", "max_mr_size", r"max_mr_size\D+(?P<limit>\d+)"),
+    Sign(
+        "verbs.rtr_failed",
+        "QP to RTR",
+        r"(?:.*(?P<why>Connection timed out|Invalid argument|No route to host|Network is unreachable))?"
+        r"(?:.*\[(?P<errno>\d+)\])?",
+    ),
+    Sign(
+        "verbs.gid",
+        "GID_Index",
+        r"device: (?P<device>[\w.-]+),.*GID_Index (?P<index>\d+)\) (?P<gid>[\da-f:]+)",
+    ),
+    Sign("verbs.packet", "received packet mismatch"),
+    Sign("verbs.no_gid", "No suitable GID found"),
+    Sign("verbs.no_gid", "GID is NULL"),
+    Sign("verbs.no_nic", "No available RNIC"),
+    Sign("verbs.no_nic", "No RDMA devices found"),
+    Sign("verbs.no_nic", "ibv_get_device_list", r"fail|No such"),
+    Sign(
+        "verbs.completion",
+        "error",
+        r"(?P<what>local length|remote invalid request|local protection|"
+        r"local access violation(?: work queue)?|"
+        r"remote access|local QP operation|transport retry counter exceeded|RNR retry counter exceeded|"
+        r"remote operation) error",
+    ),
+    Sign("verbs.completion", "retry", r"(?P<what>(?:transport|RNR) retry (?:counter|count) exceeded)$"),
+    Sign("verbs.reconnect", "e-establish", r"(?i)connection|endpoint|QP|rdma"),
+    Sign("verbs.reconnect", "eestablish", r"(?i)connection|endpoint|QP|rdma"),
+    Sign("verbs.reconnect", "etired the existing endpoint"),
+    Sign("verbs.reconnect", "peer QPN", r"(?i)differ|mismatch|changed"),
+    Sign("mooncake.unsupported", "NotSupportedTransport"),
+    Sign("mooncake.batch_timeout", "ailed to complete transfers", r"after (?P<seconds>\d+) seconds"),
+    Sign("mooncake.transport", "installTransport", r"type=(?P<kind>\w+)"),
+    Sign(
+        "mooncake.no_metadata",
+        "etadata",
+        r"(?i)fail\w*.*metadata.*(?:server|url|http|etcd)|metadata.*(?:refused|timed out)",
+    ),
+)

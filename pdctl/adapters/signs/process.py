@@ -1,0 +1,73 @@
+"""How processes start, fail and end, from whichever engine or supervisor prints it."""
+
+from __future__ import annotations
+
+from pdctl.adapters.signs.sign import Sign
+
+# The last line of a traceback, behind whatever a logger puts before it.
+_RAISED = (
+    r"(?:^|[\])] |: |\.py:\d+[^A-Za-z]*)(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*{}\w*)(?:: (?P<message>.+))?$"
+)
+
+SIGNS = (
+    Sign("process.traceback", "Traceback (most recent call last)"),
+    Sign("process.raised", "Error", _RAISED.format("Error")),
+    Sign("process.raised", "Exception", _RAISED.format("Exception")),
+    Sign("process.raised", "panicked at", r"(?P<type>panicked) at (?P<message>.*)"),
+    Sign("process.raised", "terminate called", r"(?P<type>terminate called) (?P<message>.*)"),
+    Sign("process.fatal", "hit an exception"),
+    Sign("process.fatal", "EngineCore encountered a fatal error"),
+    Sign("process.fatal", "EngineCore failed to start"),
+    Sign("process.fatal", "Engine core initialization failed"),
+    Sign("process.fatal", "EngineDeadError"),
+    Sign("process.fatal", "EngineCore died unexpectedly"),
+    Sign("process.fatal", "died unexpectedly"),
+    Sign("process.fatal", "Received sigquit from a child"),
+    Sign("process.fatal", "Fatal error during execution"),
+    Sign("process.signal", "Fatal Python error", r"Fatal Python error: (?P<what>[A-Za-z ]+)"),
+    Sign("process.signal", "Caught signal", r"Caught signal \d+ \((?P<what>[A-Za-z ]+)"),
+    Sign("process.signal", "Segfault encountered"),
+    Sign("process.signal", "core dumped"),
+    Sign("process.signal", "Bus error", r"(?P<what>Bus error)"),
+    Sign("process.unit_ended", "process exited, code=", r"code=(?P<how>\w+), status=(?P<status>[\w/]+)"),
+    Sign("process.unit_ended", "exited with code", r"exited with code (?P<status>\d+)"),
+    Sign("process.unit_ended", "Exit Code:", r"Exit Code:\s+(?P<status>\d+)"),
+    Sign("process.oom_killed", "OOMKilled"),
+    Sign("process.oom_killed", "killed by the OOM killer"),
+    Sign("process.oom_killed", "systemd-oomd", r"[Kk]illed"),
+    Sign("process.oom_killed", "earlyoom", r"sending SIG"),
+    Sign("process.oom_killed", "oom_kill ", r"^oom_kill [1-9]"),
+    Sign("process.oom_killed", "oom-kill", r"Failed with result 'oom-kill'"),
+    Sign("process.probe_failed", "iveness probe failed"),
+    Sign("process.probe_failed", "failed liveness probe"),
+    Sign("process.probe_failed", "ealth check failed, will be restarted"),
+    Sign(
+        "process.no_library",
+        "cannot open shared object file",
+        r"(?P<what>lib[\w.+-]+): cannot open shared object",
+    ),
+    Sign("process.no_library", "undefined symbol", r"(?P<what>undefined symbol: \S+)"),
+    Sign("process.no_library", "No module named", r"No module named '?(?P<what>[\w.]+)"),
+    Sign("process.no_library", "not found (required by", r"version [`'](?P<what>\w+)' not found"),
+    Sign("process.start_timeout", "operation timed out", r"(?i)start(?:-pre|-post)? operation timed out"),
+    Sign("process.start_timeout", "tartup probe failed"),
+    Sign(
+        "process.start_timeout",
+        "Timed out waiting for",
+        r"(?i)(?:server|engine|model|worker)s? .*(?:ready|start)",
+    ),
+    Sign("process.bad_flag", "unrecognized arguments", r"unrecognized arguments: (?P<what>.*)"),
+    Sign("process.bad_flag", "invalid choice", r"argument (?P<what>.*invalid choice.*)"),
+    Sign("process.bad_flag", "unexpected argument", r"unexpected argument '(?P<what>[^']*)'"),
+    # vLLM names the error at every start where it may not raise the limit.
+    Sign("process.no_files", "Too many open files", r"^(?!.*can cause fd limit errors)"),
+    Sign("process.no_threads", "can't start new thread"),
+    Sign("process.no_threads", "Resource temporarily unavailable", r"(?:fork|pthread_create|thread)"),
+    Sign(
+        "process.gpu_memory_taken",
+        "Free memory on device",
+        r"\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\).*?\((?P<share>[\d.]+), (?P<wanted>[\d.]+) GiB\)",
+    ),
+    Sign("process.gpu_memory_taken", "Not enough memory. Please try to increase --mem-fraction-static"),
+    Sign("process.gpu_memory_taken", "memory capacity is unbalanced"),
+)

@@ -1,0 +1,52 @@
+"""Lines of any engine, connector or router about one request's hand-over, and about an engine's life."""
+
+from __future__ import annotations
+
+from pdctl.adapters.signs.sign import Sign
+
+_KV_FAILED = (
+    r"(?i)^(?!.*metrics)(?!.*args)(?:.*\bkv\b.{0,40}\b(?:transfer|pull|send|sent|receiv|load|handshake)\w*\b"
+    r".{0,60}\b(?:fail|error|timed out)|.*(?:fail\w*|error)\b.{0,40}\b(?:transfer|pull|send|receiv|load)\w*"
+    r".{0,20}\bkv\b)"
+)
+
+SIGNS = (
+    Sign("room.kv_failed", "fail", _KV_FAILED),
+    Sign("room.kv_failed", "Fail", _KV_FAILED),
+    Sign("room.kv_failed", "rror", _KV_FAILED),
+    Sign("room.kv_failed", "imed out", _KV_FAILED),
+    Sign("room.kv_failed", "KVReceiver Exception"),
+    Sign("room.kv_failed", "Failed to complete transfer"),
+    Sign("room.kv_failed", "batch_transfer_sync", r"(?i)fail|error|timed out|ret(?:urn)?\w*[ =:]*-\d"),
+    Sign(
+        "room.length_and_empty",
+        "finish_reason",
+        r"(?=.*finish_reason['\"]?\s*[:=]\s*(?:\{.*?)?['\"]length['\"])"
+        r"(?=.*completion_tokens['\"]?\s*[:=]\s*[01]\b)",
+    ),
+    Sign("router.prefill_failed", "prefill_request_failed"),
+    Sign(
+        "router.prefill_failed",
+        "refill",
+        r"(?i)\bprefill\b.{0,30}\b(?:request|leg|call|server|worker)\b.{0,40}(?:fail|error"
+        r"|HTTP [45]\d\d|status\W+[45]\d\d)",
+    ),
+    Sign("router.stream_error", "Stream error from decode server"),
+    Sign("http.client_error", 'HTTP/1.1" 4', r'"POST (?P<path>\S+) HTTP/1\.1" (?P<status>4\d\d)'),
+    Sign("http.server_error", 'HTTP/1.1" 5', r'"POST (?P<path>\S+) HTTP/1\.1" (?P<status>5\d\d)'),
+    Sign("memory.oom", "out of memory", r"^(?!.*Decode out of memory happened)"),
+    Sign("memory.oom", "OutOfMemoryError", r"^(?!.*out of memory)"),
+    Sign(
+        "memory.rank",
+        "mem",
+        r"(?i)(?P<kind>non[- ]torch|avail(?:able)?|free)(?: gpu)?[ _]mem\w*[ =:]+"
+        r"(?P<gib>\d+(?:\.\d+)?) ?Gi?B",
+    ),
+    Sign("life.start", "server_args=ServerArgs("),
+    Sign("life.start", "vLLM API server version"),
+    Sign("life.start", "Initializing a V1 LLM engine"),
+    Sign("life.start", "TensorRT LLM version"),
+    Sign("life.stop", "SIGTERM", r"^(?!.*closing signal)"),
+    Sign("life.stop", "signal 15"),
+    Sign("life.stop", "raceful", r"(?i)graceful(?:ly)?[ _-]?(?:shut|exit|stop|terminat)"),
+)

@@ -1,0 +1,60 @@
+"""diagnose --fix: the remedy as a plan, a yes, and then the command itself."""
+
+from __future__ import annotations
+
+import shlex
+
+import typer
+
+from pdctl.cli.session import Session, confirm
+from pdctl.diagnose.docs import paragraphs
+from pdctl.diagnose.report import Report
+from pdctl.diagnose.rules import BY_CODE
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
+
+# Remedies that change something. What only looks (logs, status) is left to the reader.
+_ACTS = ("abort", "deploy", "restart", "resume", "rollback")
+
+
+def command_of(report: Report) -> list[str]:
+    """The leader's remedy as words of a command line. PdctlError when there is nothing that could be run."""
+    verdict = report.verdict
+    if verdict.leading is None:
+        raise PdctlError("nothing_to_fix", "There is nothing to mend.", exit=Exit.OK)
+    leader = verdict.findings[verdict.leading].finding
+    if not leader.certain:
+        tests = [f"{h.text}; to tell: {h.test}" for h in leader.hypotheses]
+        raise PdctlError(
+            "not_certain",
+            f"{leader.code} is not certain of its cause, so nothing is run.",
+            "Make the cheapest test first.",
+            exit=Exit.FINDINGS,
+            details=tests,
+        )
+    words = shlex.split(leader.remedy) if leader.remedy.startswith("pdctl ") else []
+    if len(words) < 2 or words[1] not in _ACTS:
+        hint = f"It is for a person: {leader.remedy}" if leader.remedy else ""
+        raise PdctlError(
+            "no_command",
+            f"The remedy of {leader.code} is no command of pdctl that acts.",
+            hint,
+            exit=Exit.FINDINGS,
+        )
+    return words[1:]
+
+
+def fix(ctx: typer.Context, s: Session, report: Report, yes: bool) -> Exit:
+    """Show what would be done and why, ask, do it. The exit of the command that was run."""
+    words = command_of(report)
+    leader = report.verdict.findings[0].finding
+    advice = next((p for p in paragraphs(BY_CODE[leader.code]) if p.startswith("What to do:")), "")
+    if not s.json:
+        print(f"Plan: pdctl {shlex.join(words)}")
+        print(f"  because {leader.code}: {leader.summary}")
+        print(f"  {advice}")
+    confirm(f"Run pdctl {shlex.join(words)}?", yes)
+    front = ["--fleet", str(s.fleet().path), *(["--json"] if s.json else [])]
+    agreed = ["--yes"] if words[0] in ("deploy", "restart", "rollback") else []
+    code = ctx.find_root().command.main([*front, *words, *agreed], prog_name="pdctl", standalone_mode=False)
+    return Exit(code) if isinstance(code, int) else Exit.OK

@@ -1,0 +1,44 @@
+"""Where the ranks of one engine stand when their stacks are taken: in one collective, or apart; pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+from pdctl.adapters.traces import Stack, Traces
+
+_COLLECTIVE = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|ncclDevKernel|ncclKernel", re.I
+)
+# Frames of libraries: the call site is the first frame outside of them.
+_LIBRARY = re.compile(r"torch/|torch\.|c10d|nccl|gloo|libc|pthread|threading\.py|selectors\.py")
+_MAIN = re.compile(r"main", re.I)
+
+
+@dataclass(frozen=True)
+class Site:
+    """`collective` is the frame that waits, "" when it is in none; `place` the code that called it."""
+
+    collective: str
+    place: str
+
+
+def site(stack: Stack) -> Site:
+    """Where one thread is. Line numbers stay: two calls in one function are two sites."""
+    waits = next((f for f in stack.frames if _COLLECTIVE.search(f.split(" (")[0]) and _LIBRARY.search(f)), "")
+    outside = [f for f in stack.frames if not _LIBRARY.search(f)]
+    callers = [f for f in outside if f != waits]
+    return Site(waits, callers[0] if callers else (outside or stack.frames)[0])
+
+
+def sites(traces: Traces) -> dict[Site, list[str]]:
+    """Site -> processes there, of the main thread of each process (its first one where none is named)."""
+    threads: dict[str, list[Stack]] = defaultdict(list)
+    for stack in traces.stacks:
+        threads[stack.process].append(stack)
+    found: dict[Site, list[str]] = defaultdict(list)
+    for process, stacks in threads.items():
+        main = next((s for s in stacks if _MAIN.search(s.thread)), stacks[0])
+        found[site(main)].append(process)
+    return dict(found)

@@ -1,0 +1,140 @@
+"""How the lives of one server ended, as its log and its exit code tell; pure."""
+
+from __future__ import annotations
+
+import re
+
+from pdctl.adapters.traces import Event, Traces
+from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.progress import moves
+from pdctl.facts.unit import meaning
+
+# Echoes of an older exception in another process, and ends that somebody asked for.
+_ECHOES = re.compile(
+    r"EngineDeadError|EngineGenerateError|AsyncEngineDeadError|CancelledError|KeyboardInterrupt|BrokenPipeError"
+    r"|ConnectionResetError|SystemExit|ChildFailedError|EngineCore (?:initialization )?failed"
+)
+_ECHO_TEXTS = re.compile(
+    r"Engine core initialization failed|EngineCore encountered an issue|Worker failed with error"
+    r"|See stack trace|cancelled|Check failed core proc|Connection closed by peer|Connection reset by peer"
+    r"|Broken pipe|communicator was aborted|remote process exited|Socket closed|another rank"
+)
+_KILL, _SEGV, _ABRT, _BUS, _TERM = 9, 11, 6, 7, 15
+
+
+def signal_of(traces: Traces) -> int | None:
+    """The signal that ended it; None when it runs, ended by itself, or nobody knows."""
+    code = traces.ended
+    if code is None:
+        code = next((_status(e) for e in reversed(list(traces.of("process.unit_ended")))), None)
+    if code is None:
+        return None
+    return -code if code < 0 else code - 128 if 128 < code < 160 else None
+
+
+def _status(event: Event) -> int | None:
+    """137 of "exited with code 137"; 9/KILL of systemd is a signal, and 1/FAILURE a code."""
+    status = event.values.get("status", "")
+    number, _, _ = status.partition("/")
+    if not number.isdigit():
+        return None
+    return -int(number) if event.values.get("how") in ("killed", "dumped") else int(number)
+
+
+def died(party: Party) -> bool:
+    """It ended in a way that nobody asked for, as far as its traces show."""
+    traces = party.traces
+    if traces.ended not in (None, 0, 143, -15):
+        return True
+    if traces.ended is not None:
+        return False
+    ends = [s for e in traces.of("process.unit_ended") if (s := _status(e)) not in (None, 0, 143, -15)]
+    return bool(ends) or bool(traces.restarts) or any(traces.of("process.fatal", "process.signal"))
+
+
+def raised(traces: Traces) -> list[Event]:
+    """Exceptions that are causes, oldest first: the last line of each traceback, without echoes.
+
+    Where there is nothing but echoes, they are all that is known.
+    """
+    found: list[Event] = []
+    echoes: list[Event] = []
+    messengers = {e.where for e in traces.of("watchdog.fired", "collective.timeout")}
+    for event in traces.of("process.raised"):
+        name, text = event.values.get("type", ""), event.values.get("message", "")
+        if event.where in messengers:
+            continue
+        echo = _ECHOES.search(name) or _ECHO_TEXTS.search(text)
+        (echoes if echo else found).append(event)
+    return found or echoes
+
+
+def told(event: Event) -> str:
+    """An exception by class and message."""
+    name = event.values.get("type", "").rpartition(".")[2]
+    message = event.values.get("message", "").strip()
+    return f"{name}: {message}" if message else name
+
+
+def signature(event: Event) -> str:
+    """What stays the same when the same failure happens again: class and message without numbers."""
+    return re.sub(r"[\d.]+|0x[0-9a-f]+", "#", told(event))
+
+
+def fatal(traces: Traces) -> Event | None:
+    """The exception that ended the last life: the newest cause at or before the line that says it is dead.
+
+    Of one burst the first is taken: later ones are what other threads and ranks say of it.
+    """
+    causes = raised(traces)
+    ends = [e.order for e in traces.of("process.fatal")]
+    starts = [e.order for e in traces.of("life.start")]
+    begun = max((s for s in starts if any(c.order > s for c in causes)), default=0)
+    here = [c for c in causes if c.order > begun]
+    traced = {e.order for e in traces.of("process.traceback")}
+    closed = [c for c in here if any(t < c.order <= t + 60 for t in traced)] or here
+    if ends and closed:
+        last = max(ends)
+        near = [c for c in closed if abs(c.order - last) <= 120]
+        closed = near or closed
+    return closed[0] if closed else None
+
+
+def failed_before(traces: Traces, order: int) -> bool:
+    """An exception that ended one of its processes stands in the same life before that line."""
+    begun = max((e.order for e in traces.of("life.start") if e.order < order), default=0)
+    ends = [e.order for e in traces.of("process.fatal") if begun < e.order < order]
+    causes = [e.order for e in raised(traces) if begun < e.order < order]
+    return any(abs(end - cause) <= 60 for end in ends for cause in causes)
+
+
+def starts(traces: Traces) -> int:
+    """Lives that the log begins: one start prints several lines, so those close together are one."""
+    count, last = 0, None
+    for event in traces.of("life.start"):
+        if last is None or event.order - last > 5:
+            count += 1
+        last = event.order
+    return count
+
+
+def recovered(party: Party) -> bool:
+    """A newer life than the one that ended is at work."""
+    traces = party.traces
+    begun = max((e.order for e in traces.of("life.start")), default=0)
+    ended = max((e.order for e in traces.of("process.fatal", "process.signal", "watchdog.fired")), default=0)
+    return traces.ended is None and begun > ended > 0 and (moves(traces) or traces.health == "ok")
+
+
+def end_in_words(traces: Traces) -> str:
+    signal = signal_of(traces)
+    if traces.ended is not None:
+        return meaning(traces.ended)
+    return meaning(-signal) if signal else "it ended"
+
+
+def kernel_killed(facts: Facts, party: Party) -> list[Event]:
+    """Lines of its host's kernel that say its memory was the reason."""
+    host = facts.host(party.member.host)
+    lines = list(party.traces.of("process.oom_killed"))
+    return [*lines, *((e for e in host.traces.events if e.sign == "kernel.oom_kill") if host else ())]

@@ -1,0 +1,110 @@
+"""PD304: refused, and nobody shows a listener there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import Endpoint, by_endpoint, listeners, loopback, owner, ports
+from pdctl.diagnose.evidence import quoted, since, writers
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.lives import died
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import listed
+
+_FINE = 3  # refusals that a start in the wrong order explains
+
+
+@rule(
+    "PD304",
+    "refused where a peer should listen",
+    Severity.ERROR,
+    ["logs"],
+    echo_of=[
+        "PD303",
+        "PD305",
+        "PD306",
+        "PD308",
+        "PD309",
+        "PD330",
+        "PD201",
+        "PD203",
+        "PD210",
+        "PD211",
+        "PD212",
+        "PD213",
+        "PD214",
+        "PD510",
+        "PD511",
+        "PD513",
+    ],
+)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """A server is refused at the address it was given for its peer.
+
+    What it looks like: "Connection refused" again and again at one address; the peer may be healthy and
+    listen elsewhere. In prefill/decode serving the bootstrap server belongs to the prefill: whoever is sent
+    to decode for it is refused for ever while both look ready.
+
+    What else it could be: the peer is dead (its exit or its log says so), or bound to loopback (PD303). A few
+    refusals while the peer starts are no fault. Timeouts are PD312.
+
+    What to do: see with `ss -ltnp` on that host who owns the port, then point peers to the server that does.
+    """
+    for at, events in by_endpoint(facts.events("net.refused")).items():
+        host = owner(facts, at)
+        bound = listeners(host, at.port) if host else []
+        if any(not loopback(s.address) for s in bound) or _recovered(facts, events):
+            continue
+        if any(loopback(s.address) for s in bound) and not loopback(at.host):
+            continue  # PD303
+        there = [p.name for p in facts.parties if host is not None and p.member.host == host.name]
+        dead = [p.name for p in facts.parties if died(p) and (p.name in there or at.port in ports(p))]
+        yield rule.finding(
+            str(at),
+            f"{listed(writers(events))} is refused at {at}, {count_words(len(events))}"
+            + (f"; {listed(dead)} ended." if dead else "."),
+            [
+                *(
+                    [f"{host.name}: no socket listens on port {at.port}"]
+                    if host and host.traces.sockets and not bound
+                    else []
+                ),
+                *quoted(events),
+            ],
+            f"see who owns port {at.port} there (ss -ltnp), then point peers to the server that does",
+            touches=[*there, *dead, *writers(events)],
+            since=since(events),
+            hypotheses=_live(at, dead),
+        )
+
+
+def count_words(n: int) -> str:
+    return "once" if n == 1 else f"{n} times"
+
+
+def _recovered(facts: Facts, events: list[Event]) -> bool:
+    """Few refusals, and their writer went on to be ready."""
+    if len(events) > _FINE:
+        return False
+    for event in events:
+        party = facts.party(event.party)
+        ready = [e.order for e in party.traces.of("net.ready")] if party else []
+        if not any(order > event.order for order in ready):
+            return False
+    return True
+
+
+def _live(at: Endpoint, dead: list[str]) -> tuple[Hypothesis, ...]:
+    wrong = Hypothesis(
+        "peers are sent to the wrong server or port",
+        f"ss -ltnp on both hosts: which role owns the bootstrap port, and is it {at.port}?",
+    )
+    gone = Hypothesis(
+        f"the server there is dead{' (' + listed(dead) + ')' if dead else ''}",
+        f"look whether its process lives and what its log ends with; nc -z {at.host or 'HOST'} {at.port}",
+    )
+    bound = Hypothesis(
+        "it is bound to loopback or another address", f"ss -ltn 'sport = :{at.port}' on that host"
+    )
+    return (gone, wrong) if dead else (wrong, gone, bound)

@@ -1,0 +1,82 @@
+"""PD320: RDMA completions fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import crossed_rails
+from pdctl.diagnose.evidence import quoted, since, writers
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import listed
+
+_LENGTH = ("local length", "remote invalid request", "local access violation")
+_GONE = ("transport retry counter exceeded", "RNR retry counter exceeded")
+
+
+@rule(
+    "PD320",
+    "RDMA writes end in errors",
+    Severity.ERROR,
+    [],
+    echo_of=["PD319", "PD321", "PD322", "PD323", "PD327", "PD411", "PD523"],
+)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """The NIC refuses or loses RDMA operations, and connections that are made anew fail at once.
+
+    What it looks like: "local length error", "remote invalid request", "local protection" or "remote access"
+    in an engine's or the kernel's log, and endpoints that are established again and again, though no peer was
+    restarted.
+
+    What else it could be: with different MTUs that is the cause (PD319). Retries that are exceeded mean that
+    the peer is gone or the path is broken, not that the request is wrong. Protection errors name memory: a
+    region that is no longer registered, as after a restart of the peer.
+
+    What to do: compare active_mtu on all hosts and try MC_MTU=1024; then firmware; then take the node out.
+    """
+    events = facts.events("verbs.completion")
+    again = facts.events("verbs.reconnect")
+    if not events and len(again) < 10:
+        return
+    what = list(dict.fromkeys(e.values.get("what", "") for e in events))
+    yield rule.finding(
+        listed(writers(events or again)),
+        f"RDMA of {listed(writers(events or again))} fails: "
+        + (listed(f"{w} error" for w in what) if what else "connections are made anew without end")
+        + (f"; {len(again)} lines of reconnects." if again and what else "."),
+        quoted([*events[:3], *again[:2]]),
+        "compare active_mtu of all hosts (ibv_devinfo), then try MC_MTU=1024 on both",
+        touches=[*writers(events or again), *(p.name for p in facts.parties if _on(facts, p.name, events))],
+        since=since([*events, *again]),
+        hypotheses=_live(events, what),
+    )
+
+
+def _on(facts: Facts, name: str, events: list[Event]) -> bool:
+    party = facts.party(name)
+    return party is not None and party.member.host in {e.party for e in events}
+
+
+def _live(events: list[Event], what: list[str]) -> tuple[Hypothesis, ...]:
+    crossed = crossed_rails(events)
+    if crossed:
+        rails = Hypothesis(
+            f"NICs of different rails do not reach each other ({crossed})",
+            "give both sides one NIC (--disaggregation-ib-device) and send one request",
+        )
+        return (rails, *_live([], what)[:1])
+    mtu = Hypothesis(
+        "the path MTU differs", "ibv_devinfo | grep active_mtu on both hosts; try MC_MTU=1024 on both"
+    )
+    firmware = Hypothesis(
+        "NIC firmware or hardware",
+        "ib_write_bw between the hosts with the same device and message size; ethtool -i",
+    )
+    memory = Hypothesis("the peer's memory region is gone", "pdctl restart --co CELL, then one request")
+    path = Hypothesis("the path or the peer's port is down", "ibv_devinfo on both hosts; ping over that NIC")
+    if any(w in _GONE for w in what):
+        return (path, memory)
+    if any(w in _LENGTH for w in what):
+        return (mtu, firmware)
+    return (memory, mtu)

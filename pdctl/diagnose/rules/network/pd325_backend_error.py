@@ -1,0 +1,102 @@
+"""PD325: NIXL's backend fails and no line says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.traces import Traces
+from pdctl.diagnose.evidence import quoted, since
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+
+_NAMED = (
+    "PD310",
+    "PD313",
+    "PD315",
+    "PD316",
+    "PD317",
+    "PD318",
+    "PD323",
+    "PD111",
+    "PD116",
+    "PD112",
+    "PD501",
+    "PD810",
+)
+
+
+@rule("PD325", "NIXL's backend fails without a reason", Severity.ERROR, ["logs"], echo_of=_NAMED)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """NIXL_ERR_BACKEND: a loaded backend failed, and the log has no line that names the cause.
+
+    What it looks like: nixlBackendError in createBackend, registerMem, loadRemoteMD or a transfer.
+
+    What else it could be: in createBackend the device list or the installed UCX; in registerMem locked memory
+    or GPU memory that UCX does not know; in loadRemoteMD a peer that does not fit or came back; in a transfer
+    the network. Each has its own rule where its line is there.
+
+    What to do: run the engine with UCX_LOG_LEVEL=info and NIXL_LOG_LEVEL=debug and read what stands before
+    it.
+    """
+    for party in facts.parties:
+        events = list(party.traces.of("nixl.backend_error"))
+        if not events:
+            continue
+        traces = party.traces
+        stage = next(
+            (
+                name
+                for name, signs in (
+                    ("postXferReq", ("nixl.posting",)),
+                    ("the peer's metadata", ("nixl.bad_metadata",)),
+                    ("loadRemoteMD", ("peer.load",)),
+                    ("registerMem", ("nixl.registering",)),
+                    ("createBackend", ("nixl.creating",)),
+                )
+                if any(traces.of(*signs))
+            ),
+            "",
+        )
+        yield rule.finding(
+            party.name,
+            f"NIXL's backend of {party.name} fails{f' in {stage}' if stage else ''}; no line says why.",
+            quoted(events),
+            "run it with UCX_LOG_LEVEL=info NIXL_LOG_LEVEL=debug and read what stands before the error",
+            since=since(events),
+            hypotheses=_pinned(traces) + _LIVE[stage] if stage == "postXferReq" else _LIVE[stage],
+        )
+
+
+_UCX = Hypothesis("a system UCX shadows NIXL's own", "grep libucp /proc/PID/maps")
+_LIST = Hypothesis("UCX's device list leaves out a way", "start it without UCX_NET_DEVICES and UCX_TLS")
+_LOCK = Hypothesis("locked memory is limited", "grep 'locked memory' /proc/PID/limits")
+_FIT = Hypothesis("the two sides do not fit (TP, layout, version)", "compare both start lines; try equal TP")
+_STALE = Hypothesis(
+    "the peer came back and its old data is used", "pdctl restart --co CELL, then one request"
+)
+_NET = Hypothesis("the network between them", "ucx_perftest between the hosts with the same UCX variables")
+_CUDA = Hypothesis("UCX does not find its CUDA modules", "ucx_info -d | grep cuda; UCX_MODULE_DIR")
+_KIND = Hypothesis(
+    "the two agents use different backends or plugins",
+    "compare NIXL_BACKEND, TRTLLM_NIXL_KVCACHE_BACKEND and the NIXL version on both sides",
+)
+
+
+def _pinned(traces: Traces) -> tuple[Hypothesis, ...]:
+    """A pin of transports is the first thing to take away."""
+    pin = traces.environ.get("UCX_TLS", "all")
+    return (
+        ()
+        if pin == "all"
+        else (Hypothesis(f"UCX_TLS={pin} leaves out the way that is needed", "unset UCX_TLS"),)
+    )
+
+
+_LIVE: dict[str, tuple[Hypothesis, ...]] = {
+    "createBackend": (_LIST, _UCX),
+    "registerMem": (_CUDA, _UCX, _LOCK),
+    "postXferReq": (_NET, _STALE),
+    "the peer's metadata": (_KIND, _FIT),
+    "loadRemoteMD": (_STALE, _FIT),
+    "": (_UCX, _LIST, _NET),
+}

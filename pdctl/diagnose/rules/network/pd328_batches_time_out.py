@@ -1,0 +1,49 @@
+"""PD328: a transfer engine's batches time out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.diagnose.evidence import quoted, since, writers
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import listed
+
+
+@rule(
+    "PD328",
+    "transfer batches time out",
+    Severity.ERROR,
+    ["logs"],
+    echo_of=["PD118", "PD311", "PD312", "PD319", "PD320", "PD321", "PD322", "PD323", "PD327"],
+)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """Batches of a transfer engine are not completed within its own limit, and no line says why.
+
+    What it looks like: "Failed to complete transfers after 60 seconds for batch". The host that was started
+    first works, because its warm-up is from itself to itself; every later one fails.
+
+    What else it could be: a protocol that differs says NotSupportedTransport (PD118). Errors of queue pairs,
+    GIDs or memory have their own lines.
+
+    What to do: use the same protocol everywhere, measure the way with ib_write_bw -d DEV, and see that every
+    host reaches the metadata server.
+    """
+    events = facts.events("mooncake.batch_timeout", "mooncake.no_metadata")
+    if not events:
+        return
+    bad = writers(events)
+    good = [p.name for p in facts.engines if p.name not in bad]
+    yield rule.finding(
+        listed(bad),
+        f"transfer batches of {listed(bad)} time out" + (f"; {listed(good)} works." if good else "."),
+        quoted(events),
+        "use one protocol on all hosts; ib_write_bw -d DEV between them; curl the metadata server from each",
+        touches=bad,
+        since=since(events),
+        hypotheses=(
+            Hypothesis("the protocol differs between hosts", "grep 'installTransport' in every log"),
+            Hypothesis("the RDMA way between hosts is broken", "ib_write_bw -d DEV between two hosts"),
+            Hypothesis("the metadata server is not reached", "curl its URL from every host"),
+        ),
+    )

@@ -1,0 +1,70 @@
+"""PD210: the kernel ended a process for want of host memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.evidence import quoted, since
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.lives import kernel_killed, signal_of
+from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.words import listed
+
+_OURS = re.compile(r"python|sglang|vllm|engine|worker|trtllm|ray|dynamo|router|mooncake|lmcache|pdctl", re.I)
+_RECENT = 3600.0
+
+
+def _recent(event: Event, at: float) -> bool:
+    """Seconds since boot say no time of day: such a line counts."""
+    return event.at is None or at - event.at < _RECENT
+
+
+@rule("PD210", "ended by the OOM killer", Severity.ERROR, ["engine.reach"], echo_of=["PD710", "PD667"])
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """A host or a container had no memory left, and the kernel killed a process of the fleet.
+
+    What it looks like: exit code 137 (-9) without a last word in the log; the kernel log says "Killed
+    process PID (name)", an orchestrator says OOMKilled. Peers see a connection that was reset.
+
+    What else it could be: a SIGKILL of a person, a stop that took too long, or a probe leaves no such line
+    (PD211). "CUDA out of memory" is GPU memory and ends with an exception. Memory that grew for hours is a
+    leak (PD710); memory that was never enough is a limit.
+
+    What to do: `dmesg -T | grep -i 'killed process'` shows the size at the end, and whether the limit was
+    of the container (Memory cgroup) or of the host. Raise the limit, or lower host caches and worker
+    counts.
+    """
+    for party in facts.parties:
+        lines = kernel_killed(facts, party)
+        own = list(party.traces.of("process.oom_killed"))
+        if not own and (not lines or signal_of(party.traces) != 9):
+            continue
+        yield rule.finding(
+            party.name,
+            f"The kernel killed {party.name} for want of host memory.",
+            quoted(lines),
+            "dmesg -T | grep -i -A1 'oom-kill'; raise the memory limit or lower host caches",
+            since=since(lines),
+        )
+    yield from _hosts(rule, facts)
+
+
+def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """Kills on hosts of which nobody is known to have ended."""
+    for host in facts.hosts:
+        lines = [e for e in host.traces.events if e.sign == "kernel.oom_kill"]
+        here = [p for p in facts.parties if p.member.host == host.name]
+        lines = [e for e in lines if _OURS.search(e.values.get("name", "")) and _recent(e, facts.at)]
+        if not lines or any(signal_of(p.traces) == 9 for p in here):
+            continue
+        victims = listed(dict.fromkeys(e.values["name"] for e in lines if e.values.get("name")))
+        yield rule.finding(
+            host.name,
+            f"The kernel of {host.name} killed {victims} for want of memory.",
+            quoted(lines),
+            "dmesg -T | grep -i -A1 'oom-kill'; raise the memory limit or lower host caches",
+            touches=[host.name, *(p.name for p in here)],
+            since=since(lines),
+        )

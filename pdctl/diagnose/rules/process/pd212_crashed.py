@@ -1,0 +1,68 @@
+"""PD212: a process crashed in native code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.diagnose.evidence import quoted, since
+from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.lives import end_in_words, recovered, signal_of
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+
+_NATIVE = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
+
+
+def _hypotheses(number: int | None, name: str) -> list[Hypothesis]:
+    core = Hypothesis(
+        "a native library crashed: the innermost frame outside of Python names it",
+        f"coredumpctl debug on the host of {name}, or PYTHONFAULTHANDLER=1 and one more crash",
+    )
+    if number == 7:
+        return [Hypothesis("a mapped file had no room behind it: shared memory is full", "df /dev/shm"), core]
+    peer = Hypothesis(
+        "it met a new life of a peer: a transfer library kept state of the old one",
+        "compare the time of the crash with the last start of each peer",
+    )
+    return [peer, core]
+
+
+def _number(party: Party) -> int | None:
+    number = signal_of(party.traces)
+    if number in _NATIVE:
+        return number
+    said = " ".join(e.values.get("what", "") for e in party.traces.of("process.signal")).lower()
+    if not said and not any(party.traces.of("process.signal")):
+        return None
+    return 7 if "bus" in said else 6 if "abort" in said else 11
+
+
+@rule("PD212", "crashed in native code", Severity.ERROR, ["engine.reach"], echo_of=["PD446"], fallback=True)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """A process ended by SIGSEGV, SIGABRT, SIGBUS or the like: native code, not a Python exception.
+
+    What it looks like: "Fatal Python error", "Caught signal 11", exit 139, -11, 134 or 135; the frames
+    below it name the library.
+
+    What else it could be: 137 is a kill (PD210, PD211). A crash in a transfer library within one request of
+    a peer's restart is the restart's. A GPU fault shows an Xid or a CUDA error.
+
+    What to do: keep the core and the frames, read which library is innermost, and compare its version with
+    the other hosts'.
+    """
+    for party in facts.parties:
+        number = _number(party)
+        if number is None:
+            continue
+        host = facts.host(party.member.host)
+        kernel = [e for e in host.traces.events if e.sign == "kernel.segfault"] if host else []
+        lines = [*party.traces.of("process.signal"), *kernel]
+        how = end_in_words(party.traces) if signal_of(party.traces) else f"ended by {_NATIVE[number]}"
+        yield rule.finding(
+            party.name,
+            f"{party.name} crashed in native code ({_NATIVE[number]}).",
+            [f"{party.name}: {how}", *quoted(lines)],
+            f"pdctl logs {party.name}",
+            since=since(lines),
+            severity=Severity.WARNING if recovered(party) else None,
+            hypotheses=_hypotheses(number, party.name),
+        )

@@ -1,0 +1,59 @@
+"""PD214: an exception ended a server, and no other rule knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.diagnose.evidence import quoted
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.lives import died, fatal, raised, recovered, told
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+
+
+@rule(
+    "PD214",
+    "ended by an exception",
+    Severity.ERROR,
+    ["logs"],
+    echo_of=["PD680", "PD685", "PD616", "PD617"],
+    fallback=True,
+)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """A server ended, and the oldest exception of its last life that is no echo is what its log shows.
+
+    What it looks like: a traceback, then other processes of the engine that end because of it:
+    "EngineDeadError", "Received sigquit from a child process", "worker died unexpectedly" are echoes.
+
+    What else it could be: an exception that is logged and survived ended nothing. The first one counts, and
+    an older one on another rank or host counts more.
+
+    What to do: read the lines above the traceback; the class and the message are what to search for,
+    together with the version.
+    """
+    ends = []
+    for party in facts.parties:
+        event = fatal(party.traces) if died(party) else None
+        if event is not None:
+            ends.append((party, event))
+    for party, event in ends:
+        others = [e for e in raised(party.traces) if e is not event]
+        version = f" {party.traces.version}" if party.traces.version else ""
+        kind = party.traces.kind or "the engine"
+        yield rule.finding(
+            party.name,
+            f"{party.name} ended with {told(event)}.",
+            quoted([event, *others]),
+            f"pdctl logs {party.name}",
+            since=event.at,
+            severity=Severity.WARNING if recovered(party) else None,
+            hypotheses=[
+                Hypothesis(
+                    f"{kind}{version} fails on a setting or a request that the message names",
+                    "send the request from just before it to a fresh engine alone; compare its settings",
+                ),
+                Hypothesis(
+                    "another rank, peer or host failed first and this is its echo",
+                    "read the logs of all ranks and peers of the minute before",
+                ),
+            ],
+        )

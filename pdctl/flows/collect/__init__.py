@@ -1,0 +1,1 @@
+"""Collect a fleet as documents: engines and router twice, every host once."""

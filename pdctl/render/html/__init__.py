@@ -1,0 +1,1 @@
+"""One run of diagnose as a page: self-contained, nothing loaded from anywhere."""

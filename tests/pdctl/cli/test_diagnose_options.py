@@ -1,0 +1,73 @@
+"""Options of diagnose that need no fleet, or one that does not run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pdctl.__main__ import main
+from pdctl.cli.remedy import command_of
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
+from pdctl.flows.diagnose import judge_bundle
+from tests.cases.case import ROOT
+
+STALE, UNSURE = ROOT / "A" / "A1", ROOT / "G" / "G4"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--local", "--model", str(tmp_path / "model")]) == Exit.OK
+    return tmp_path
+
+
+def test_a_page_is_written_beside_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert main(["diagnose", "--from", str(STALE), "--html", str(page)]) == Exit.FINDINGS
+    assert page.read_text().startswith("<!doctype html>") and "Cause: PD510" in capsys.readouterr().out
+    assert main(["diagnose", "--from", str(STALE), "--html", str(tmp_path / "no" / "x")]) == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--bundle", "x"], ["--watch", "1"], ["--fix"], ["--pseudonyms"]],
+    ids=lambda o: o[0],
+)
+def test_what_needs_a_fleet_does_not_go_with_a_saved_bundle(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", "--from", str(STALE), *options]) == Exit.USAGE
+    assert options[0] in capsys.readouterr().err
+
+
+def test_only_a_certain_remedy_that_acts_is_run() -> None:
+    assert command_of(judge_bundle(STALE)) == ["restart", "--co", "main"]
+    with pytest.raises(PdctlError, match="is not certain of its cause") as unsure:
+        command_of(judge_bundle(UNSURE))
+    assert any("to tell:" in line for line in unsure.value.details)
+    with pytest.raises(PdctlError, match="is no command of pdctl"):
+        command_of(judge_bundle(ROOT / "E" / "E7"))
+
+
+def test_fix_on_a_fleet_that_is_down_asks_first(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal and without --yes nothing is run."""
+    code = main(["diagnose", "--fix"])
+    said = capsys.readouterr()
+    assert code in (Exit.USAGE, Exit.FINDINGS), said
+    assert "Plan: pdctl" in said.out or "is no command" in said.err
+
+
+def test_watch_looks_again_and_ends_by_ctrl_c(fleet: Path) -> None:
+    command = [sys.executable, "-m", "pdctl", "--json", "diagnose", "--watch", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        rounds = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == Exit.INTERRUPTED
+    assert rounds[0]["at"] < rounds[1]["at"] and rounds[0]["verdict"] == rounds[1]["verdict"]

@@ -1,0 +1,40 @@
+"""[[suppress]]: what is known and accepted does not count, is not hidden, and counts again after its day."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pdctl import contracts
+from pdctl.diagnose.facts import Suppression
+from pdctl.diagnose.report import document, make
+from pdctl.facts.clock import Clock
+
+AT = 1_700_000_000.0
+
+
+def skewed(scene: Any, hosts: Any, *suppressions: Suppression) -> Any:
+    scene.hosts = [hosts(clock=Clock(-70.0, 0.1))]
+    return make(replace(scene.facts(), suppressions=suppressions), 1.0)
+
+
+def test_a_suppressed_finding_is_shown_and_does_not_count(scene: Any, hosts: Any) -> None:
+    told = skewed(scene, hosts)
+    first = told.verdict.findings[0].finding
+    assert first.code == "PD801"
+    report = skewed(scene, hosts, Suppression("PD801", "*", "lab clock", AT + 60))
+    assert report.verdict.status == "healthy"
+    doc = document(report)
+    assert contracts.faults("diagnose", doc) == []
+    assert [(m["code"], m["reason"]) for m in doc["suppressed"]] == [("PD801", "lab clock")]
+
+
+def test_it_holds_for_its_code_and_subject_and_until_its_day_only(scene: Any, hosts: Any) -> None:
+    for wrong in (
+        Suppression("PD701", "*", "another code", AT + 60),
+        Suppression("PD801", "h9*", "another subject", AT + 60),
+    ):
+        assert skewed(scene, hosts, wrong).verdict.findings[0].finding.code == "PD801"
+    report = skewed(scene, hosts, Suppression("PD801", "*", "lab clock", AT - 1))
+    codes = [p.finding.code for p in report.verdict.findings]
+    assert codes[0] == "PD801" and "PD901" in codes
