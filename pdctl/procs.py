@@ -26,17 +26,26 @@ def alive(pid: int | None, start: int | None) -> bool:
 
 
 def session_members(leader: int, mark: str) -> list[int]:
-    """Pids in the session or process group that `leader` led, and marked as this unit's."""
-    found = []
+    """Pids in the session or process group that `leader` led, and marked as this unit's.
+
+    One that has overwritten its environment, as servers do that set their process title, bears no mark any
+    more: it is taken for this unit's as long as nobody else's process is in that session.
+    """
+    marked, wiped, strangers = [], [], 0
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         fields = _stat(int(entry))
         if fields is None or fields[0] in "ZX" or leader not in (int(fields[2]), int(fields[3])):
             continue
-        if _marked(int(entry), mark):
-            found.append(int(entry))
-    return found
+        found = _marks(int(entry))
+        if mark in found:
+            marked.append(int(entry))
+        elif found == [""] and _ours(int(entry)):
+            wiped.append(int(entry))
+        else:
+            strangers += 1
+    return marked if strangers else marked + wiped
 
 
 def kill_all(leader: int, mark: str, deadline: float) -> list[int]:
@@ -64,9 +73,21 @@ def _stat(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
-def _marked(pid: int, mark: str) -> bool:
+def _marks(pid: int) -> list[str]:
+    """Values of the mark in its environment; [""] when nothing is left of that environment."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
+        return []
+    if not any(b"=" in entry for entry in environ.split(b"\0")):
+        return [""]
+    start = f"{MARK}=".encode()
+    return [e[len(start) :].decode() for e in environ.split(b"\0") if e.startswith(start)]
+
+
+def _ours(pid: int) -> bool:
+    """Whether it runs as the same user."""
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
+    except OSError:
         return False
-    return f"{MARK}={mark}".encode() in environ.split(b"\0")

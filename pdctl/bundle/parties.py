@@ -45,8 +45,8 @@ class Filed:
 
 
 _KINDS = (
-    ("sglang", re.compile(r"sglang[:.]|ServerArgs\(|SGLANG_|sglang\.launch_server")),
-    ("vllm", re.compile(r"vllm[:.]|VLLM_|vllm serve|EngineCore")),
+    ("sglang", re.compile(r"sglang[:.]|ServerArgs\(|SGLANG_|sglang\.launch_server|KVPoll\.|#queue-req")),
+    ("vllm", re.compile(r"vllm[:.]|VLLM_|vllm serve|EngineCore|Avg generation throughput|expired KV blocks")),
     ("trtllm", re.compile(r"tensorrt_llm|TensorRT-LLM|TRTLLM_|\[TRT-LLM\]")),
 )
 
@@ -118,7 +118,8 @@ def _readings(
         found.append(Reading(at - gap, "hand", told.numbers_before))
     if told.numbers:
         found.append(Reading(at, "hand", told.numbers))
-    return tuple(sorted(found, key=lambda r: r.at if r.at is not None else at))
+    # A log line without a time is older than what was asked when the bundle was made.
+    return tuple(sorted(found, key=lambda r: r.at if r.at is not None else float("-inf")))
 
 
 def _answered(documents: Iterable[tuple[str, Mapping[str, Any]]], at: float, gap: float) -> list[Reading]:

@@ -93,6 +93,16 @@ def ports(party: Party) -> dict[int, str]:
     }
 
 
+def recovered(facts: Facts, events: Iterable[Event]) -> bool:
+    """Everybody who wrote these lines was ready, or computed, after the last of them."""
+    last = {e.party: e.order for e in events}
+    parties = {name: facts.party(name) for name in last}
+    return all(
+        party is not None and any(e.order > last[name] for e in party.traces.of("net.ready"))
+        for name, party in parties.items()
+    )
+
+
 _NICS = re.compile(
     r"local_nic(?:_path)?:? *(?:[\w.]+:\d+@)?(?P<local>[a-z]\w*).*?"
     r"peer_nic(?:_path)?:? *[\w.]+:\d+@(?P<peer>[a-z]\w*)"

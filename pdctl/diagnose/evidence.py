@@ -20,7 +20,8 @@ def quote(event: Event) -> str:
 
 
 def quoted(events: Sequence[Event], limit: int = 3) -> list[str]:
-    """The first of them, and how many more there are."""
+    """The first of them, and how many more there are; a line that several signs know stands once."""
+    events = list({(e.where, e.line): e for e in events}.values())
     lines = [quote(event) for event in events[:limit]]
     rest = len(events) - limit
     return [*lines, f"and {count(rest, 'more line')} like this"] if rest > 0 else lines

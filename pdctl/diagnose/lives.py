@@ -137,4 +137,5 @@ def kernel_killed(facts: Facts, party: Party) -> list[Event]:
     """Lines of its host's kernel that say its memory was the reason."""
     host = facts.host(party.member.host)
     lines = list(party.traces.of("process.oom_killed"))
-    return [*lines, *((e for e in host.traces.events if e.sign == "kernel.oom_kill") if host else ())]
+    signs = ("kernel.oom_kill", "process.oom_killed")
+    return [*lines, *((e for e in host.traces.events if e.sign in signs) if host else ())]

@@ -46,7 +46,9 @@ def at_work(traces: Traces) -> bool:
         return any(m is not None and m > 0 for m in moved)
     newest = max((r.at for r in traces.readings if r.at is not None), default=0.0)
     rates = [traces.numbers(n)[-1:] for n in ("generation_tps", "prompt_tps")]
-    return any(rate > 0 and (at is None or newest - at <= _FRESH) for pair in rates for at, rate in pair)
+    # A rate without a time is of the log; where others have times, it is older than they.
+    fresh = [rate for pair in rates for at, rate in pair if (newest - at <= _FRESH if at else not newest)]
+    return any(rate > 0 for rate in fresh)
 
 
 def idle(traces: Traces) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pdctl.adapters.traces import Traces
@@ -50,6 +50,13 @@ class Difference:
 def pairs(facts: Facts) -> Iterator[tuple[EngineView, EngineView]]:
     """Every prefill and decode that exchange KV; also where nobody said which cell they are of."""
     yield from facts.edges()
+
+
+def partners(facts: Facts, names: Iterable[str]) -> list[str]:
+    """`names` and the engines that exchange KV with them: those see the failure too."""
+    first = set(names)
+    seen = [(p.name, d.name) for p, d in pairs(facts) if first & {p.name, d.name}]
+    return list(dict.fromkeys([*first, *(name for pair in seen for name in pair)]))
 
 
 def differences(prefill: EngineView, decode: EngineView) -> list[Difference]:

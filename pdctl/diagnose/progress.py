@@ -80,7 +80,7 @@ def _held(reading: Reading) -> tuple[float, float]:
 
 def _by_counters(readings: list[Reading]) -> Stall | None:
     """Counters that stand still over the readings at the end that hold work."""
-    counted = [r for r in readings if any(name in r.numbers for name in COUNTERS[:2])]
+    counted = [r for r in readings if _counts(r)]
     if len(counted) < 2 or not any(_held(counted[-1])):
         return None
     tail = [counted[-1]]
@@ -90,6 +90,12 @@ def _by_counters(readings: list[Reading]) -> Stall | None:
             break
         tail.insert(0, reading)
     return _of(tail, STILL)
+
+
+def _counts(reading: Reading) -> bool:
+    """Prompt tokens alone show nothing: a decode computes none."""
+    prompt, generated, finished = (name in reading.numbers for name in COUNTERS)
+    return generated or (prompt and finished)
 
 
 def _same(one: Reading, other: Reading, name: str) -> bool:

@@ -6,6 +6,7 @@ from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.facts.missing import known
 
 _BORN = ("restarted", "deployed", "upgraded", "scaled")
+_WORK = ("running", "queue_inflight", "queue_transfer", "prompt_tps", "generation_tps")
 TOGETHER = 90.0  # two starts within this are one restart of both
 
 
@@ -23,11 +24,21 @@ def started(facts: Facts, view: EngineView) -> float | None:
     return max([*([told] if told is not None else []), *changed, *logged], default=None)
 
 
-def lived_at(view: EngineView, at: float) -> bool:
+def worked_at(view: EngineView, at: float) -> bool:
     """Whether its own traces show it at work before `at`."""
-    marks = [e.at for e in view.traces.events if e.at is not None and e.sign != "life.start"]
-    marks += [r.at for r in view.traces.readings if r.at is not None and r.source == "log"]
-    return any(mark < at for mark in marks)
+    good = view.traces.last_transfer_at
+    busy = any(
+        r.at is not None and r.at < at and any(r.numbers.get(name, 0.0) > 0 for name in _WORK)
+        for r in view.traces.readings
+    )
+    return busy or (good is not None and good < at)
+
+
+def born_again(facts: Facts, view: EngineView) -> bool:
+    """Whether its present life is not its first, as far as anything tells."""
+    changed = any(c.party == view.name and c.what in _BORN[:3] for c in facts.changes)
+    logged = [e for e in view.traces.of("life.start") if e.at is not None]
+    return changed or bool(view.traces.restarts) or len({round((e.at or 0.0) / TOGETHER) for e in logged}) > 1
 
 
 def last_good(*views: EngineView) -> float | None:
@@ -51,12 +62,13 @@ def young_and_old(
 ) -> tuple[EngineView, EngineView, float] | None:
     """(restarted side, the side that lived on, when) of a pair restarted on one side; None otherwise."""
     p, d = started(facts, prefill), started(facts, decode)
-    if p is not None and d is not None:
-        if abs(p - d) < TOGETHER:
-            return None
-        return (prefill, decode, p) if p > d else (decode, prefill, d)
     if p is None and d is None:
         return None
-    young, old, at = (prefill, decode, p) if p is not None else (decode, prefill, d)
-    replaced = any(c.party == young.name and c.what in _BORN[:3] for c in facts.changes)
-    return (young, old, at or 0.0) if replaced or lived_at(old, at or 0.0) else None
+    if p is not None and d is not None and abs(p - d) < TOGETHER:
+        return None
+    young, old = (prefill, decode) if d is None or (p is not None and p > d) else (decode, prefill)
+    at = max(s for s in (p, d) if s is not None)
+    # Two sides that were first started one after the other are no restart.
+    return (
+        (young, old, at) if born_again(facts, young) or worked_at(old, at) or worked_at(young, at) else None
+    )

@@ -38,5 +38,6 @@ NAMES: dict[str, str] = {
     "preempted_total": "requests preempted for lack of pages, ever",
     "rss_bytes": "memory of the process",
     "router_active": "requests that the router counts on its workers",
+    "router_breaker": "worst circuit breaker of the router: 0 closed, 1 open, 2 half open",
     "router_workers_ready": "workers that the router deems fit",
 }

@@ -46,6 +46,8 @@ VLLM: dict[str, tuple[str, str]] = {
 }
 ROUTERS: dict[str, tuple[str, str]] = {
     "smg_worker_requests_active": ("router_active", "sum"),
+    "smg_worker_cb_state": ("router_breaker", "max"),
+    "sgl_router_cb_state": ("router_breaker", "max"),
     "smg_worker_health": ("router_workers_ready", "sum"),
     "smg_http_requests_total": ("requests_total", "sum"),
     "sgl_router_running_requests": ("router_active", "sum"),

@@ -7,23 +7,27 @@ from pdctl.adapters.signs.sign import Sign
 SIGNS = (
     Sign("answer.accuracy", "ccuracy", r"(?i)accuracy[\"=: |]+(?P<value>[\d.]+)(?P<percent> ?%)?"),
     Sign("answer.accuracy", "exact_match", r"exact_match.*?\|\s*(?P<value>0?\.\d+|1\.0+)"),
-    Sign("answer.differs", "golden", r"(?i)golden.*(?:differ|mismatch|diverge|wrong|fail)"),
-    Sign("answer.differs", "diverge", r"(?i)diverge.*(?:token|output|answer|reference|monolith)"),
+    Sign("answer.differs", "olden", r"(?i)golden.*(?:differ|mismatch|diverge|wrong|fail)"),
+    Sign("answer.differs", "iverge", r"(?i)diverge.*(?:token|output|answer|reference|monolith)"),
     Sign("answer.differs", "mismatch", r"(?i)(?:output|token|answer|response|logprob)s? (?:\w+ )?mismatch"),
     Sign(
         "answer.differs",
-        "garbage",
+        "arbage",
         r"(?i)^(?!.*garbage.?collect).*(?:output|answer|text|token|response|completion)",
     ),
-    Sign("answer.differs", "gibberish"),
+    Sign("answer.differs", "ibberish"),
+    Sign("answer.differs", "onsense"),
+    Sign("answer.differs", "rong ", r"(?i)wrong (?:answer|output|token|result)s?\b"),
+    Sign("answer.differs", "ncorrect ", r"(?i)incorrect (?:answer|output|token|result)s?\b"),
+    Sign("answer.differs", "ccuracy ", r"(?i)accuracy (?:drop|fall|degrad|collaps|decay|decreas)"),
     Sign(
         "answer.differs",
-        "repeat",
+        "epeat",
         r"(?i)(?:same|one|repeat\w*) token|repeated (?:text|output)|token .*repeated",
     ),
     Sign(
         "answer.differs",
-        "corrupt",
+        "orrupt",
         r"(?i)corrupt\w* (?:output|answer|token|text|completion|response|iteration|KV)"
         r"|(?:output|KV|answer|iteration)s? .*corrupt",
     ),
@@ -31,7 +35,8 @@ SIGNS = (
     Sign(
         "answer.bytes_differ",
         "mismatch",
-        r"(?i)(?:hash|checksum|crc|digest|sha256).*mismatch|mismatch.*(?:hash|checksum|crc|digest)",
+        r"(?i)^(?!.*compatib)(?:.*(?:hash|checksum|crc|digest|sha256).*mismatch|"
+        r".*mismatch.*(?:hash|checksum|crc|digest))",
     ),
     Sign("answer.bytes_differ", "hash", r"(?i)src.*hash.*dst.*(?:differ|!=)|hash.*(?:differ|!=)"),
     Sign("answer.wrong_room", "Context corruption detected"),

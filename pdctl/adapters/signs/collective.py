@@ -22,6 +22,7 @@ SIGNS = (
         r"(?P<ranks>\d+|[Aa]ll) ranks? ha(?:ve|s) launched up to operation (?P<count>\d+)",
     ),
     Sign("collective.launched", "RAS", r"rank (?P<rank>\d+).*?launched[ =:]+(?P<count>\d+)"),
+    Sign("collective.absent", "clients joined", r"(?P<have>\d+)/(?P<want>\d+) clients joined"),
     Sign("collective.gloo_timeout", "waiting for recv operation", r"(?:gloo|Gloo|Timed out)"),
     Sign("collective.memory_paused", "release_memory_occupation"),
     Sign("collective.memory_resumed", "resume_memory_occupation"),

@@ -6,9 +6,14 @@ from pdctl.adapters.signs.sign import Sign
 
 SIGNS = (
     Sign(
-        "gpu.xid", "Xid", r"Xid\s*(?:\((?:PCI:)?(?P<device>[^)]*)\))?\s*:\s*(?P<xid>\d+)\b,?\s*(?P<text>.*)"
+        "gpu.xid",
+        "Xid",
+        r"(?<!S)Xid\s*(?:\((?:PCI:)?(?P<device>[^)]*)\))?\s*:\s*(?P<xid>\d+)\b,?\s*(?P<text>.*)",
     ),
     Sign("gpu.xid", "Xid ", r"^(?!.*caused by previous)(?!.*Xid \().*\bXid (?P<xid>\d+)\b(?P<text>.*)"),
+    Sign("gpu.sxid", "SXid", r"SXid\s*\((?:PCI:)?(?P<device>[^)]*)\): (?P<sxid>\d+),?\s*(?P<text>.*)"),
+    Sign("gpu.needs_reset", "equires reset"),
+    Sign("gpu.needs_reset", "eset required", r"^(?!.*Xid)(?i:.*gpu)"),
     Sign(
         "gpu.recovery",
         "ecovery action changed",

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from pdctl.adapters.signs.sign import Sign
 
+# An error that names both sides and says that they differ.
+_SIDES = (
+    r"(?i)^(?=.*(?:error|assert|exception|invalid|refus|reject))"
+    r"(?=.*(?:\bprefill\w*\b.*\bdecode|\bdecode\w*\b.*\bprefill|\bremote\b.*\blocal|\blocal\b.*\bremote|"
+    r"\bcontext\b.*\bgeneration\b|\bctx\b.*\bgen\b))(?!.*compatibility hash)"
+)
+
 SIGNS = (
     Sign(
         "pair.page_size",
@@ -35,9 +42,16 @@ SIGNS = (
     Sign("pair.blocks", "dst_num_blocks[engine_id] == nixl_agent_meta.num_blocks"),
     Sign("pair.physical", "hysical block", r"(?i)mismatch|differ|!=|not equal|unequal|vs\b|expected"),
     Sign("pair.physical", "block_len", r"(?i)assert|mismatch|differ|!="),
+    Sign("pair.unfit", "ismatch", _SIDES),
+    Sign("pair.unfit", "must be ", _SIDES + r".*must be (?:equal|the same|identical|divisible|a multiple)"),
+    Sign("pair.unfit", "must match", _SIDES),
+    Sign("pair.unfit", "ncompatible", _SIDES),
+    Sign("pair.unfit", "not support", _SIDES),
     Sign("pair.handshake", "handshake_failed"),
     Sign("pair.handshake", "handshake_setup_failed"),
     Sign("pair.handshake", "Decode handshake failed"),
+    Sign("pair.engine_id", "ngine ID mismatch"),
+    Sign("pair.engine_id", "ngine_id mismatch"),
     Sign("pair.null_remote", "remote_engine_id", r"remote_engine_id['\"]?\s*[:=]\s*(?:null|None)\b"),
     Sign("pair.waits_remote", "is still in WAITING_FOR_REMOTE_KVS state"),
 )

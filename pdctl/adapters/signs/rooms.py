@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pdctl.adapters.signs.sign import Sign
 
+_MOVE = r"\b(?:transfer|pull|send|sent|receiv|recv|load|handshake)\w*\b"
+_WRONG = r"\b(?:fail|error|timed out)"
 _KV_FAILED = (
-    r"(?i)^(?!.*metrics)(?!.*args)(?:.*\bkv\b.{0,40}\b(?:transfer|pull|send|sent|receiv|load|handshake)\w*\b"
-    r".{0,60}\b(?:fail|error|timed out)|.*(?:fail\w*|error)\b.{0,40}\b(?:transfer|pull|send|receiv|load)\w*"
-    r".{0,20}\bkv\b)"
+    r"(?i)^(?!.*metrics)(?!.*args)(?:"
+    rf".*\bkv\b.{{0,40}}{_MOVE}.{{0,60}}{_WRONG}|.*{_MOVE}.{{0,30}}\bkv\b.{{0,60}}{_WRONG}|"
+    rf".*(?:fail\w*|error)\b.{{0,40}}{_MOVE}.{{0,20}}\bkv\b|"
+    rf".*\b(?:mooncake|nixl|p2p|adxl|llm_?datadist)\b.{{0,60}}\btransfer\w*\b.{{0,60}}{_WRONG})"
 )
 
 SIGNS = (
@@ -31,6 +34,8 @@ SIGNS = (
         r"(?i)\bprefill\b.{0,30}\b(?:request|leg|call|server|worker)\b.{0,40}(?:fail|error"
         r"|HTTP [45]\d\d|status\W+[45]\d\d)",
     ),
+    Sign("room.register_failed", "failed to register to bootstrap"),
+    Sign("room.not_registered", "not fully registered yet"),
     Sign("router.stream_error", "Stream error from decode server"),
     Sign("http.client_error", 'HTTP/1.1" 4', r'"POST (?P<path>\S+) HTTP/1\.1" (?P<status>4\d\d)'),
     Sign("http.server_error", 'HTTP/1.1" 5', r'"POST (?P<path>\S+) HTTP/1\.1" (?P<status>5\d\d)'),

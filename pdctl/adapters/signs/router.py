@@ -8,8 +8,17 @@ SIGNS = (
     Sign("router.no_workers", "no_available_workers"),
     Sign("router.no_workers", "No available", r"No available (?:\w+ )?(?:workers|servers|endpoints|pods)"),
     Sign("router.no_workers", "all circuits open"),
-    Sign("router.no_workers", "no healthy", r"(?i)no healthy (?:upstream|workers|endpoints|backends)"),
+    Sign("router.no_workers", "no endpoints available"),
+    Sign("router.no_workers", "o healthy", r"(?i)no healthy (?:upstream|workers|endpoints|backends)"),
     Sign("router.breaker_open", "ircuit", r"(?i)circuit.*(?:->|to|=|state)\s*\"?open\b"),
+    Sign(
+        "router.unhealthy", "nhealthy", r"(?i)(?:worker|server|endpoint|instance|backend|pod)s?\b.*unhealthy"
+    ),
+    Sign(
+        "router.unhealthy",
+        "ealth check",
+        r"(?i)health check.*(?:fail|timed? ?out).*(?:https?://|worker|endpoint|pod)",
+    ),
     Sign("router.client_error", "400", r"(?:\b400 Bad Request|status(?:_code)?[=: \"]+400|HTTP/1\.1\" 400)"),
     Sign("router.client_error", "413", r"(?:\b413 |status(?:_code)?[=: \"]+413)"),
     Sign("router.client_error", "422", r"(?:\b422 Unprocessable|status(?:_code)?[=: \"]+422)"),
@@ -32,7 +41,7 @@ SIGNS = (
     Sign(
         "store.lease_lost",
         "lease",
-        r"(?i)lease.*(?:lost|expired|not found|revoked|keep.?alive (?:failed|lost))",
+        r"(?i)^(?!.*\bkv\b).*lease.*(?:lost|expired|not found|revoked|keep.?alive (?:failed|lost))",
     ),
     Sign("store.lease_lost", "keep-alive", r"(?i)keep-alive.*(?:lost|fail|closed|stopped)"),
     Sign("store.lease_lost", "etcdserver: requested lease not found"),

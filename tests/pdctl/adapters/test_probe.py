@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -64,6 +65,25 @@ def test_an_open_silent_port_times_out_at_its_deadline() -> None:
         answer = ask(url)
     assert answer.reach is Reach.TIMED_OUT
     assert time.monotonic() - begin < 5.0
+
+
+def test_an_answer_that_trickles_is_given_up() -> None:
+    """Each byte comes in time, the whole answer never does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def trickle() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n")
+                while True:
+                    connection.sendall(b" ")
+                    time.sleep(0.1)
+
+        threading.Thread(target=trickle, daemon=True).start()
+        begin = time.monotonic()
+        answer = ask(f"http://127.0.0.1:{listener.getsockname()[1]}", 0.4)
+    assert answer.reach is Reach.TIMED_OUT and "did not end" in answer.detail
+    assert time.monotonic() - begin < 10.0
 
 
 def test_a_frozen_engine_is_asked_once() -> None:

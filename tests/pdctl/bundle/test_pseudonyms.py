@@ -27,7 +27,7 @@ MANIFEST = Manifest(
 PAGE = FleetPage(
     "acme-prod",
     False,
-    {"gpu-berlin-7": "192.0.2.41", "gpu-berlin-70": "192.0.2.42"},
+    {"gpu-berlin": "192.0.2.40", "gpu-berlin-7": "192.0.2.41", "gpu-berlin-70": "192.0.2.42"},
     (
         Declared(Server("prefill-0", "sglang", "prefill", "http://192.0.2.41:1"), "a", "gpu-berlin-7", {}),
         Declared(Server("alices-box", "sglang", "decode", "http://192.0.2.42:1"), "a", "gpu-berlin-70", {}),
@@ -62,7 +62,8 @@ def test_no_real_name_is_left(made: Documents) -> None:
 
 def test_one_name_is_one_pseudonym_and_what_is_nobody_s_stays(made: Documents) -> None:
     page = read_fleet(made.texts["fleet.json"])
-    assert len(page.hosts) == len(set(page.hosts.values())) == 2
+    assert len(page.hosts) == len(set(page.hosts.values())) == 3
+    assert {name.rstrip("0123456789") for name in page.hosts} == {"host-"}
     prefill, decode = page.members
     assert prefill.name == "prefill-0" and decode.name.startswith("decode")
     assert prefill.server.url == f"http://{page.hosts[prefill.host]}:1"

@@ -79,7 +79,7 @@ class Pair:
 
     def text(self) -> str:
         """The answer through both engines."""
-        return str(self.ask(self.ports[2])["choices"][0]["text"])
+        return str(self.ask(self.ports[2], prompt="The capital of France is")["choices"][0]["text"])
 
     def inside(self, unit: str) -> list[int]:
         """Pids of the engine core and workers below a unit's HTTP server."""

@@ -18,6 +18,7 @@ from pdctl.diagnose.rules.config import (
     pd118_transport_differs,
     pd119_pair_differs,
     pd120_changed,
+    pd121_says_unfit,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -35,4 +36,5 @@ RULES: tuple[Rule, ...] = (
     pd118_transport_differs.RULE,
     pd119_pair_differs.RULE,
     pd120_changed.RULE,
+    pd121_says_unfit.RULE,
 )

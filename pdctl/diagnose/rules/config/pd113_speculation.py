@@ -29,8 +29,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         found = pairs.of_kind(pairs.differences(prefill, decode), "speculative")
         method = [d for d in found if pairs.UNSET in (d.prefill, d.decode) or "method" in d.name]
         events = [e for v in (decode, prefill) for e in v.traces.of(*_BROKEN)]
-        if not method or not (events or _crashed(prefill.traces.ended, decode.traces.ended)):
+        if not method or facts.events("nixl.hash_mismatch"):
             continue
+        hurt = bool(events) or _crashed(prefill.traces.ended, decode.traces.ended)
         yield rule.finding(
             f"{prefill.name} -> {decode.name}",
             f"speculation differs: {method[0].told(prefill.name, decode.name)}; draft KV has no counterpart.",
@@ -38,6 +39,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             "give both sides the same speculative settings, then: pdctl restart --co CELL",
             touches=[prefill.name, decode.name],
             since=since(events),
+            severity=Severity.ERROR if hurt else Severity.WARNING,
         )
 
 

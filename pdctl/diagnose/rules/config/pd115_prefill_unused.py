@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted
 from pdctl.diagnose.facts import EngineView, Facts
+from pdctl.diagnose.lives import died
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -28,7 +29,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     prefills = [e for e in facts.engines if e.role == "prefill"]
     decodes = [e for e in facts.engines if e.role == "decode"]
-    idle = [p for p in prefills if _unused(p)]
+    idle = [p for p in prefills if _unused(p) and not died(p) and p.traces.health in ("", "ok")]
     busy = [d for d in decodes if _served(d) > 20]
     if not prefills or len(idle) < len(prefills) or not busy:
         return

@@ -25,6 +25,7 @@ from pdctl.diagnose.rules.gpu import (
     pd449_token_limits,
     pd450_graph_sizes,
     pd451_odd_rank,
+    pd452_rank_absent,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -49,4 +50,5 @@ RULES: tuple[Rule, ...] = (
     pd449_token_limits.RULE,
     pd450_graph_sizes.RULE,
     pd451_odd_rank.RULE,
+    pd452_rank_absent.RULE,
 )

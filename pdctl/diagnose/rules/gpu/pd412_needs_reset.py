@@ -36,17 +36,19 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         actions = [
             e for e in host.traces.events if e.sign == "gpu.recovery" and e.values["after"] != _HARMLESS
         ]
-        if not found and not gsp and not actions:
+        asked = [e for e in host.traces.events if e.sign == "gpu.needs_reset"]
+        shown = [g for g in host.traces.gpus if any(w in g.state for w in ("Reset", "Reboot", "Drain"))]
+        if not found and not gsp and not actions and not asked and not shown:
             continue
-        action = actions[-1].values["after"] if actions else ""
-        numbers = listed(dict.fromkeys(x.told for x in found)) if found else "its controller failed"
+        action = actions[-1].values["after"] if actions else shown[0].state if shown else ""
+        numbers = listed(dict.fromkeys(x.told for x in found)) if found else "it must be reset"
         here = [p.name for p in facts.parties if p.member.host == host.name]
-        events = [*(x.event for x in found), *gsp[:2], *actions]
+        events = [*(x.event for x in found), *gsp[:2], *actions, *asked]
         yield rule.finding(
             host.name,
             f"a GPU of {host.name} halted: {numbers}"
             + (f"; the driver asks for {action}." if action else "."),
-            quoted(events, 4),
+            [*quoted(events, 4), *(f"{host.name} GPU {g.index}: {g.state}" for g in shown)],
             _remedy(action, host.name),
             touches=[host.name, *here],
             since=since(events),

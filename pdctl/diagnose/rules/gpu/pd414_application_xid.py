@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.lives import died
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
-from pdctl.diagnose.xids import APPLICATION, LOST, MEMORY, NVLINK, RECOVERY, SYSTEM, of, xids
+from pdctl.diagnose.xids import APPLICATION, LOST, MEMORY, NVLINK, RECOVERY, SYSTEM, Xid, of, xids
+
+_RECENT = 600.0  # seconds
 
 
 @rule(
@@ -45,6 +48,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             "find the kernel that failed: CUDA_LAUNCH_BLOCKING=1 on one replay",
             touches=[host.name, *here],
             since=since([x.event for x in found]),
+            severity=_severity(facts, host.name, found),
             hypotheses=(
                 Hypothesis(
                     "a kernel of the engine made a wrong access", "CUDA_LAUNCH_BLOCKING=1 on one replay"
@@ -54,3 +58,12 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
                 ),
             ),
         )
+
+
+def _severity(facts: Facts, host: str, found: list[Xid]) -> Severity:
+    """An old Xid of a stranger hurts nobody; one where a server of the host failed does."""
+    for party in (p for p in facts.parties if p.member.host == host):
+        if died(party) or party.traces.health not in ("", "ok") or any(party.traces.of("gpu.illegal_access")):
+            return Severity.ERROR
+    fresh = any(x.event.at is not None and facts.at - x.event.at < _RECENT for x in found)
+    return Severity.WARNING if fresh else Severity.INFO

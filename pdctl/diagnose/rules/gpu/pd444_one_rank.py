@@ -22,8 +22,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What to do: route around the rank, take its stacks, and restart the engine; watch ranks, not sums.
     """
     for view in facts.engines:
-        stuck = [s for s in stalls(view.traces) if s.running]
-        alive = [r for r in view.traces.ranks if moves(view.traces, r)]
+        stuck = [s for s in stalls(view.traces) if s.running and "DP" in s.rank]
+        alive = [r for r in view.traces.ranks if "DP" in r and moves(view.traces, r)]
         if not stuck or not alive:
             continue
         names = [s.rank for s in stuck]

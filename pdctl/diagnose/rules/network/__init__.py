@@ -35,6 +35,7 @@ from pdctl.diagnose.rules.network import (
     pd329_endpoint_lost,
     pd330_not_registered,
     pd331_no_local_port,
+    pd332_bridge,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -69,4 +70,5 @@ RULES: tuple[Rule, ...] = (
     pd329_endpoint_lost.RULE,
     pd330_not_registered.RULE,
     pd331_no_local_port.RULE,
+    pd332_bridge.RULE,
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdctl.adapters.traces import Event
-from pdctl.diagnose.endpoints import Endpoint, by_endpoint, listeners, loopback, owner, ports
+from pdctl.diagnose.endpoints import Endpoint, by_endpoint, listeners, loopback, owner, ports, recovered
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import died
@@ -54,7 +53,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for at, events in by_endpoint(facts.events("net.refused")).items():
         host = owner(facts, at)
         bound = listeners(host, at.port) if host else []
-        if any(not loopback(s.address) for s in bound) or _recovered(facts, events):
+        if any(not loopback(s.address) for s in bound) or (len(events) <= _FINE and recovered(facts, events)):
             continue
         if any(loopback(s.address) for s in bound) and not loopback(at.host):
             continue  # PD303
@@ -81,18 +80,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
 
 def count_words(n: int) -> str:
     return "once" if n == 1 else f"{n} times"
-
-
-def _recovered(facts: Facts, events: list[Event]) -> bool:
-    """Few refusals, and their writer went on to be ready."""
-    if len(events) > _FINE:
-        return False
-    for event in events:
-        party = facts.party(event.party)
-        ready = [e.order for e in party.traces.of("net.ready")] if party else []
-        if not any(order > event.order for order in ready):
-            return False
-    return True
 
 
 def _live(at: Endpoint, dead: list[str]) -> tuple[Hypothesis, ...]:

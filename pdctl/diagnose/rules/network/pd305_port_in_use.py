@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event, Socket
@@ -10,6 +11,8 @@ from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, HostView, Party
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
+
+_ANOTHER = re.compile(r"(?i)\b(?:trying|retry\w*|instead|next|another|fall(?:ing)? ?back)\b")
 
 
 @rule("PD305", "port already in use", Severity.ERROR, ["logs"], echo_of=["PD307", "PD306", "PD326"])
@@ -78,9 +81,10 @@ def _live(port: int) -> tuple[Hypothesis, ...]:
 
 
 def _recovered(party: Party, events: list[Event]) -> bool:
-    """It was ready afterwards: it took another port."""
+    """It took another port and was ready. One that is ready without its port is not: peers look for it."""
     last = max(e.order for e in events)
-    return any(e.order > last for e in party.traces.of("net.ready")) and party.traces.ended is None
+    ready = any(e.order > last for e in party.traces.of("net.ready"))
+    return ready and party.traces.ended is None and any(_ANOTHER.search(e.line) for e in events)
 
 
 def _span(party: Party) -> int:

@@ -37,8 +37,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         yield rule.finding(
             host,
-            f"{listed(writers(mine))} collide on another port at each start "
-            f"({listed(str(p) for p in sorted(used))}): starts race for random ports.",
+            f"starts of {listed(writers(mine))} find another port in use each time "
+            f"({listed(str(p) for p in sorted(used))}): they race for random ports.",
             quoted(mine),
             "start them one after another, or give them fixed ports",
             touches=writers(mine),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
-from pdctl.diagnose.endpoints import addresses, endpoint, loopback
+from pdctl.diagnose.endpoints import addresses, anywhere, endpoint, loopback
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
@@ -19,6 +19,7 @@ _FAILED = (
     "sglang.room_failed",
     "room.kv_failed",
     "vllm.waiting_remote",
+    "pair.engine_id",
     "pair.waits_remote",
 )
 _PEER = re.compile(r"(?i)bootstrap|prefill|remote|peer|gloo|rendezvous|c10d|handshake|rank|dist")
@@ -27,7 +28,7 @@ _TOLD = ("VLLM_NIXL_SIDE_CHANNEL_HOST", "SGLANG_HOST_IP", "HOST_IP", "VLLM_HOST_
 
 @rule("PD309", "advertises an address that peers cannot use", Severity.ERROR, ["logs"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
-    """Peers on other hosts are given 127.0.0.1, or the address of a network that they are not in.
+    """Peers on other hosts are given 127.0.0.1 or 0.0.0.0, or the address of a network that they are not in.
 
     What it looks like: the registered address (rank_ip, remote_host) is loopback, because the host's name
     resolves to it in /etc/hosts, or it is that of another NIC; peers then connect to themselves and are
@@ -46,7 +47,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         named = [
             f"{party.name}: {n}={v}"
             for n in _TOLD
-            if (v := party.traces.environ.get(n, "")) and _wrong(facts, party, v, several)
+            if (v := party.traces.environ.get(n, ""))
+            and (_wrong(facts, party, v, several) or (several and anywhere(v)))
         ]
         named += _left_at_localhost(facts, party, several)
         failed = [e for e in facts.events(*_FAILED) if e.party != party.name]

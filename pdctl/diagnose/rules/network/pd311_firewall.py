@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdctl.diagnose.endpoints import by_endpoint
+from pdctl.diagnose.endpoints import by_endpoint, ports
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
@@ -29,19 +29,19 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     peers = {h.address for h in facts.hosts if h.address}
     for host in facts.hosts:
         events = [e for e in host.traces.events if e.sign == "kernel.blocked"]
-        mine = [e for e in events if int(e.values["port"]) in wanted or e.values["src"] in peers]
-        mine = mine or (events if timed_out or not peers else [])
+        own = {port for p in facts.parties if p.member.host == host.name for port in ports(p)}
+        mine = [e for e in events if int(e.values["port"]) in wanted | own or e.values["src"] in peers]
         denies = [e for e in host.traces.events if e.sign == "firewall.denies"]
         if not mine and not (denies and timed_out):
             continue
-        ports = sorted({e.values["port"] for e in mine}, key=int) or [str(p) for p in sorted(wanted)]
-        failed = [e for at, found in timed_out.items() for e in found if str(at.port) in ports]
+        shut = sorted({e.values["port"] for e in mine}, key=int) or [str(p) for p in sorted(wanted)]
+        failed = [e for at, found in timed_out.items() for e in found if str(at.port) in shut]
         parties = [p.name for p in facts.parties if p.member.host == host.name]
         yield rule.finding(
             host.name,
-            f"the firewall of {host.name} drops what peers send to port {listed(ports)}.",
+            f"the firewall of {host.name} drops what peers send to port {listed(shut)}.",
             [*quoted([*mine, *denies]), *quoted(failed)],
-            f"open port {listed(ports)} on {host.name} for the fleet's hosts",
+            f"open port {listed(shut)} on {host.name} for the fleet's hosts",
             touches=[host.name, *parties, *writers(failed)],
             since=since(mine),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdctl.diagnose.endpoints import by_endpoint, listeners, owner
+from pdctl.diagnose.endpoints import by_endpoint, listeners, owner, recovered
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
@@ -26,6 +26,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     events = facts.events("net.timed_out", "net.no_route")
     for at, found in by_endpoint(events).items():
         if len(found) < 2 and not any(e.sign == "net.no_route" for e in found):
+            continue
+        if recovered(facts, found):
             continue
         host = owner(facts, at)
         bound = listeners(host, at.port) if host else []

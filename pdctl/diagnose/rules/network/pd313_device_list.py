@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 _LIST = ("UCX_NET_DEVICES", "UCX_TLS")
 
@@ -26,32 +26,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     shows, or take the pin away.
     """
     for party in facts.parties:
-        traces = party.traces
-        if any(traces.of("ucx.wrong_version", "nixl.no_plugin")):
+        if any(party.traces.of("ucx.wrong_version", "nixl.no_plugin")):
             continue
-        pinned = {n: traces.environ[n] for n in _LIST if traces.environ.get(n, "all") != "all"}
-        devices = pinned.get("UCX_NET_DEVICES", "")
-        bare = bool(devices) and not _has_loopback(devices)
-        failed = list(traces.of("nixl.backend_error"))
-        unknown = list(traces.of("ucx.no_device"))
-        invalid = list(traces.of("verbs.bad_device"))
-        no_path = list(traces.of("ucx.no_path"))
-        begun = list(traces.of("nixl.creating"))
-        later = any(traces.of("nixl.created", "peer.load", "nixl.registering"))
-        at_start = bool(failed) and bool(begun or no_path or not later)
-        if (
-            not (unknown and (failed or no_path))
-            and not (no_path and pinned)
-            and not ((at_start and bare) or invalid)
-        ):
-            continue
-        lines = [f"{party.name}: {n}={v}" for n, v in pinned.items()]
-        was = traces.former.get("UCX_NET_DEVICES")
-        if traces.former and was != devices and devices:
-            lines.append(f"at the last good start UCX_NET_DEVICES was {was or 'not set'}")
-        what = f"UCX_NET_DEVICES={devices}" if devices else ", ".join(f"{n}={v}" for n, v in pinned.items())
-        reason = "names devices that are not there" if unknown else "leaves out loopback"
-        if invalid:
+        if invalid := list(party.traces.of("verbs.bad_device")):
             yield rule.finding(
                 party.name,
                 f"{party.name} was given RDMA devices that are not there: {invalid[0].values['what']}.",
@@ -59,16 +36,46 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
                 f"name devices that ibv_devices shows, then: pdctl restart {party.name}",
                 since=since(invalid),
             )
-            continue
-        yield rule.finding(
-            party.name,
-            f"NIXL of {party.name} cannot start its backend: {what or 'the device list'} {reason}.",
-            [*lines, *quoted([*unknown, *no_path, *failed])],
-            f"set UCX_NET_DEVICES={devices or 'DEVICES'},lo (or unset it), then: pdctl restart {party.name}"
-            if not unknown
-            else f"name devices that ibv_devices shows, then: pdctl restart {party.name}",
-            since=since([*no_path, *failed]),
-        )
+        else:
+            yield from _pinned(rule, party)
+
+
+def _pinned(rule: Rule, party: Party) -> Iterator[Finding]:
+    traces = party.traces
+    pins = {n: traces.environ[n] for n in _LIST if traces.environ.get(n, "all") != "all"}
+    devices = pins.get("UCX_NET_DEVICES", "")
+    failed = list(traces.of("nixl.backend_error"))
+    unknown = list(traces.of("ucx.no_device"))
+    no_path = list(traces.of("ucx.no_path"))
+    later = any(traces.of("nixl.created", "peer.load", "nixl.registering", "nixl.posting"))
+    at_start = bool(failed) and (any(traces.of("nixl.creating")) or bool(no_path) or not later)
+    bare = bool(devices) and at_start and not _has_loopback(devices)
+    if not (unknown and (failed or no_path)) and not (no_path and pins) and not bare:
+        return
+    lines = [f"{party.name}: {n}={v}" for n, v in pins.items()]
+    was = traces.former.get("UCX_NET_DEVICES", "not set")
+    added = bool(traces.former) and was != devices
+    lines += [f"at the last good start UCX_NET_DEVICES was {was}"] if added else []
+    remedy = (
+        "name devices that ibv_devices shows" if unknown else f"set UCX_NET_DEVICES={devices or 'DEVICES'},lo"
+    )
+    yield rule.finding(
+        party.name,
+        f"NIXL of {party.name} cannot start its backend: {', '.join(f'{n}={v}' for n, v in pins.items())} "
+        + ("names devices that are not there." if unknown else "leaves out loopback."),
+        [*lines, *quoted([*unknown, *no_path, *failed])],
+        f"{remedy}, then: pdctl restart {party.name}",
+        since=since([*no_path, *failed]),
+        hypotheses=() if added or unknown or no_path else _LIVE,
+    )
+
+
+_LIVE = (
+    Hypothesis(
+        "the device list leaves out loopback", "add lo to UCX_NET_DEVICES (or unset it) and start it again"
+    ),
+    Hypothesis("a system UCX shadows NIXL's own", "grep libucp /proc/PID/maps"),
+)
 
 
 def _has_loopback(devices: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -35,7 +36,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         f"UCX of {listed(writers(events))} has no CUDA support: it takes GPU memory for host memory.",
         quoted([*events, *facts.events("nixl.backend_error")]),
         "take an image whose UCX has CUDA (ucx_info -d lists cuda_copy), or rebuild it --with-cuda",
-        touches=writers(events),
+        touches=partners(facts, writers(events)),
         since=since(events),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -41,6 +42,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         f"NIXL of {listed(names)} does not find its {backend} plugin{library}.",
         [*paths, *quoted([*events, *missing])],
         "set LD_LIBRARY_PATH (libucp.so.0) and NIXL_PLUGIN_DIR; check: ldd libplugin_UCX.so",
-        touches=names,
+        touches=partners(facts, names),
         since=since(events),
     )

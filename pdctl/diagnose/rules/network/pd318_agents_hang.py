@@ -47,7 +47,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     together = " and ".join(sorted(hosts)) if len(names) > 1 else ""
     yield rule.finding(
         listed(names),
-        f"{listed(names)} hang while NIXL opens its UCX backend"
+        f"{listed(names)} {'hang' if len(names) > 1 else 'hangs'} while NIXL opens its UCX backend"
         + (f"; they started together on {together}." if together else "."),
         [*lines, *quoted([e for p, _ in stuck for e in p.traces.of("nixl.creating")][:2])],
         "take another NIXL or UCX; as a test, start them one after another",

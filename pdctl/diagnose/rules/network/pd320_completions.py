@@ -8,6 +8,7 @@ from pdctl.adapters.traces import Event
 from pdctl.diagnose.endpoints import crossed_rails
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -40,16 +41,20 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     if not events and len(again) < 10:
         return
     what = list(dict.fromkeys(e.values.get("what", "") for e in events))
+    live = _live(events, what)
     yield rule.finding(
         listed(writers(events or again)),
         f"RDMA of {listed(writers(events or again))} fails: "
         + (listed(f"{w} error" for w in what) if what else "connections are made anew without end")
         + (f"; {len(again)} lines of reconnects." if again and what else "."),
         quoted([*events[:3], *again[:2]]),
-        "compare active_mtu of all hosts (ibv_devinfo), then try MC_MTU=1024 on both",
-        touches=[*writers(events or again), *(p.name for p in facts.parties if _on(facts, p.name, events))],
+        live[0].test,
+        touches=[
+            *partners(facts, writers(events or again)),
+            *(p.name for p in facts.parties if _on(facts, p.name, events)),
+        ],
         since=since([*events, *again]),
-        hypotheses=_live(events, what),
+        hypotheses=live,
     )
 
 

@@ -9,6 +9,7 @@ from pdctl.adapters.traces import Event
 from pdctl.diagnose.endpoints import crossed_rails
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -40,17 +41,21 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     shown = [f"{h.name} {r.device}: GID {g}" for h in facts.hosts for r in h.traces.rdma for g in r.gids]
     number = next((e.values["errno"] for e in events if "errno" in e.values), "")
     why = next((e.values["why"] for e in events if "why" in e.values), "")
+    attribute = number == "22" or why.startswith("Invalid")
+    live = _live(attribute, gids, crossed)
     yield rule.finding(
         listed(writers(events)),
         f"RDMA queue pairs of {listed(writers(events))} do not connect"
         + (f" ({why or 'errno'}{f' [{number}]' if number else ''})" if why or number else "")
         + ": "
-        + ("an attribute is wrong." if number == "22" or why.startswith("Invalid") else "GIDs do not meet."),
+        + (
+            "an attribute is refused." if attribute else "the address of the peer's port does not lead to it."
+        ),
         [*dict.fromkeys(chosen[:4]), *shown[:4], *quoted(events)],
-        "choose the GID of the shared network on both sides (show_gids, MC_GID_INDEX)",
-        touches=writers(events),
+        live[0].test,
+        touches=partners(facts, writers(events)),
         since=since(events),
-        hypotheses=_live(number == "22" or why.startswith("Invalid"), gids, crossed),
+        hypotheses=live,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -44,7 +45,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         + (", and none is IPv4-mapped." if shown and not mapped else "."),
         [*(mapped or shown)[:4], *quoted(events)],
         "give the NIC an IPv4 address or set MC_GID_INDEX (show_gids), or upgrade the transfer engine",
-        touches=writers(events),
+        touches=partners(facts, writers(events)),
         since=since(events),
         hypotheses=()
         if certain

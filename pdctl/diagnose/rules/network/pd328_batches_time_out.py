@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -39,7 +40,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         f"transfer batches of {listed(bad)} time out" + (f"; {listed(good)} works." if good else "."),
         quoted(events),
         "use one protocol on all hosts; ib_write_bw -d DEV between them; curl the metadata server from each",
-        touches=bad,
+        touches=partners(facts, bad),
         since=since(events),
         hypotheses=(
             Hypothesis("the protocol differs between hosts", "grep 'installTransport' in every log"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
@@ -33,7 +34,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         f"UCX of {listed(writers(events))} lost its peer" + (f": {listed(list(what)[:2])}." if what else "."),
         quoted(events),
         "pdctl restart --co CELL; then test the path with ucx_perftest",
-        touches=writers(events),
+        touches=partners(facts, writers(events)),
         since=since(events),
         hypotheses=(
             Hypothesis(

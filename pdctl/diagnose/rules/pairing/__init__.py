@@ -18,6 +18,7 @@ from pdctl.diagnose.rules.pairing import (
     pd524_unexplained,
     pd525_timer,
     pd527_one_side_knows,
+    pd528_not_registered,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -35,4 +36,5 @@ RULES: tuple[Rule, ...] = (
     pd524_unexplained.RULE,
     pd525_timer.RULE,
     pd527_one_side_knows.RULE,
+    pd528_not_registered.RULE,
 )

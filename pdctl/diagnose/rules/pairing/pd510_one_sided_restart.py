@@ -12,6 +12,7 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.starts import foreign, last_good, young_and_old
 from pdctl.diagnose.words import span
 
+_OVER = 120.0  # seconds after the last failure; what ran then was handed over later
 _QUIET = 60.0  # without a transfer for so long after the start
 
 
@@ -20,7 +21,7 @@ def _trouble(facts: Facts, young: EngineView, old: EngineView, at: float) -> lis
     found = [
         f
         for f in failures(facts, young.name, old.name)
-        if f.began is not None and f.began >= at - 5 and f.kind not in (Kind.ECHO, Kind.ABORT)
+        if (f.began is None or f.began >= at - 5) and f.kind not in (Kind.ECHO, Kind.ABORT)
     ]
     return sorted(found, key=lambda f: f.kind is not Kind.LOST_PEER)
 
@@ -45,6 +46,16 @@ def _history(facts: Facts, young: EngineView, old: EngineView, at: float) -> lis
     return [*lines, *again, *health]
 
 
+def _healed(young: EngineView, old: EngineView, trouble: list[Failure]) -> bool:
+    """Decode makes tokens long after the last failure: what it runs came over this pair, the only one."""
+    last = max((f.at for f in trouble if f.at is not None), default=None)
+    decode = young if young.role == "decode" else old
+    return last is not None and any(
+        r.at is not None and r.at > last + _OVER and r.numbers.get("generation_tps", 0.0) > 0
+        for r in decode.traces.readings
+    )
+
+
 def _cured(facts: Facts, cell: str) -> list[str]:
     names = {e.name for e in facts.engines if e.member.cell == cell}
     changes = [c for c in facts.changes if c.cured and (c.party in names or c.party in ("", cell))]
@@ -61,6 +72,9 @@ def _judge(
         trouble = [f for f in trouble if f.kind is Kind.LOST_PEER and (f.at or 0) >= good]
         if not trouble:
             return None
+    alone = sum(1 for edge in facts.edges() if young in edge or old in edge) == 1
+    if alone and _healed(young, old, trouble):
+        return None
     cured = _cured(facts, young.member.cell)
     tallied = [t for t in facts.tallies if {t.prefill, t.decode} == {young.name, old.name}]
     if any(t.ok and young.name in (t.prefill, t.decode) and t not in tallied for t in facts.tallies):

@@ -115,7 +115,7 @@ def _only(facts: Facts, side: str) -> str:
     "one pair or one engine fails among many",
     Severity.ERROR,
     ["engine.reach"],
-    echo_of=["PD210", "PD211", "PD212", "PD213", "PD214", "PD203", "PD201", "PD202"],
+    echo_of=["PD222", "PD210", "PD211", "PD212", "PD213", "PD214", "PD203", "PD201", "PD202"],
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The matrix of prefills and decodes, or the peer that failures name, points at one pair or one engine.

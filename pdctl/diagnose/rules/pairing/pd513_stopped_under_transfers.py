@@ -28,7 +28,9 @@ def _first_failure(facts: Facts, view: EngineView, at: float) -> tuple[float, li
     return max(0.0, after), [*ended, *quoted([f.event for f in found])]
 
 
-@rule("PD513", "stopped with transfers under way", Severity.ERROR, ["engine.reach"], echo_of=["PD510"])
+@rule(
+    "PD513", "stopped with transfers under way", Severity.ERROR, ["engine.reach"], echo_of=["PD510", "PD511"]
+)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """An engine was asked to stop, and its peer failed or crashed in the middle of a transfer with it.
 

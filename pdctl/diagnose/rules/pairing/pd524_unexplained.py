@@ -8,12 +8,13 @@ from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.rooms import Failure, Kind, echoes_only, failures
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
-from pdctl.diagnose.starts import foreign, started
+from pdctl.diagnose.starts import foreign, last_good, started
 from pdctl.diagnose.words import count, span
 
 _BACKENDS = ("nixl", "mooncake")
 _MANY = 3
 _STORM = 8  # aborted rooms; fewer are clients that left
+_HEALED = 60.0  # seconds between the last failure and a transfer that worked
 _IDLE = 1800.0  # seconds without a sign of work before the first failure
 _LONG = 600.0  # seconds of good service after the start: it degraded
 
@@ -46,6 +47,14 @@ _ECHOES = (
         "collect the logs of every rank of both sides and grep the room for the first differing line",
     ),
 )
+
+
+def _gravity(found: Sequence[Failure], views: Sequence[EngineView], real: bool) -> Severity:
+    """INFO for what is over: transfers worked well after the last failure."""
+    good, last = last_good(*views), max((f.at for f in found if f.at is not None), default=None)
+    if good is not None and last is not None and good > last + _HEALED:
+        return Severity.INFO
+    return Severity.ERROR if real else Severity.WARNING
 
 
 def _pause(found: Sequence[Failure], views: Sequence[EngineView]) -> float | None:
@@ -129,6 +138,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         f"pdctl logs {touched[0]}" if touched else "",
         touches=touched,
         since=since([f.event for f in worst] or streams),
-        severity=None if real or counted or streams else Severity.WARNING,
+        severity=_gravity(found, views, bool(real or counted or streams)),
         hypotheses=_doubts(facts, found, views),
     )

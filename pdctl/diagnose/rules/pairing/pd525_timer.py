@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from pdctl.diagnose.evidence import quoted
+from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.loads import at_cap, idle
 from pdctl.diagnose.rooms import Failure, Kind, failures
@@ -43,7 +43,7 @@ _HUNG = Hypothesis("the other side hangs", "py-spy dump its scheduler twice, 10 
     "requests ended by a timer",
     Severity.ERROR,
     ["logs"],
-    echo_of=["PD510", "PD202"],
+    echo_of=["PD510", "PD202", "PD306", "PD440", "PD441", "PD442", "PD443", "PD444", "PD445"],
     fallback=True,
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
@@ -83,6 +83,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             [*quoted([f.event for f in found]), *lines],
             f"pdctl logs {peers[0].name}" if peers else f"pdctl logs {name}",
             touches=[name, *(p.name for p in peers)],
-            since=began,
+            since=since([f.event for f in found]),
             hypotheses=[_YOUNG, *hints[:2]] if late else hints,
         )

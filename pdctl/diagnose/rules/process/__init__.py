@@ -25,6 +25,7 @@ from pdctl.diagnose.rules.process import (
     pd222_gpu_memory,
     pd223_slow_start,
     pd224_hung_task,
+    pd225_start_hangs,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -49,4 +50,5 @@ RULES: tuple[Rule, ...] = (
     pd222_gpu_memory.RULE,
     pd223_slow_start.RULE,
     pd224_hung_task.RULE,
+    pd225_start_hangs.RULE,
 )

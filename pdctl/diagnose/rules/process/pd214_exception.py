@@ -15,7 +15,7 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
     "ended by an exception",
     Severity.ERROR,
     ["logs"],
-    echo_of=["PD680", "PD685", "PD616", "PD617"],
+    echo_of=["PD680", "PD685", "PD616", "PD617", "PD216", "PD217", "PD218"],
     fallback=True,
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:

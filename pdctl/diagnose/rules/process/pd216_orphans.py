@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from pdctl.adapters.traces import GpuProcess
 from pdctl.diagnose.evidence import quoted
-from pdctl.diagnose.facts import Facts, HostView
+from pdctl.diagnose.facts import Facts, HostView, Party
 from pdctl.diagnose.lives import died
-from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import count, listed
+
+_WORKER = re.compile(r"VLLM::|sglang::|EngineCore|Worker|scheduler|trtllm", re.I)
+_TESTS = (
+    Hypothesis(
+        "they are left of the life before", "ps -o ppid=,lstart= -p PID: parent 1, older than the last end"
+    ),
+    Hypothesis("they are an engine that runs on purpose", "ps -o args= -p PID and who listens on its port"),
+)
 
 
 def _orphans(facts: Facts, host: HostView) -> list[GpuProcess]:
@@ -43,25 +52,34 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     kills its whole control group does not leave them.
     """
     for host in facts.hosts:
-        found = _orphans(facts, host)
         here = [p for p in facts.parties if p.member.host == host.name]
+        found, sure = _orphans(facts, host), True
+        if not found and not host.traces.processes:
+            found, sure = _strangers(host, here), False
         if not found:
             continue
         failing = [e for p in here for e in p.traces.of("process.gpu_memory_taken")]
         pids = " ".join(dict.fromkeys(str(p.pid) for p in found))
         ended = [p.name for p in here if died(p)]
+        parent = ", parent 1" if sure else ""
         yield rule.finding(
             host.name,
             f"{count(len(pids.split()), 'process', 'processes')} on {host.name} outlived an engine and "
             "hold its GPU memory.",
             [
-                *(
-                    f"pid {p.pid} ({p.name}), parent 1, {p.used_mib or 0:.0f} MiB on GPU {p.gpu}"
-                    for p in found
-                ),
+                *(f"pid {p.pid} ({p.name}){parent}, {p.used_mib or 0:.0f} MiB on GPU {p.gpu}" for p in found),
                 *([f"ended before: {listed(ended)}"] if ended else []),
                 *quoted(failing),
             ],
             f"kill -9 {pids}",
             touches=[host.name, *(p.name for p in here)],
+            hypotheses=[] if sure else _TESTS,
         )
+
+
+def _strangers(host: HostView, here: Sequence[Party]) -> list[GpuProcess]:
+    """Engine workers on the GPUs of a host on which every engine that is known of failed to start."""
+    failing = [p for p in here if died(p) and any(p.traces.of("process.gpu_memory_taken"))]
+    if not failing or len(failing) < len(here):
+        return []
+    return [p for p in host.traces.gpu_processes if _WORKER.search(p.name)]

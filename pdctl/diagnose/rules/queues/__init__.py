@@ -41,6 +41,7 @@ from pdctl.diagnose.rules.queues import (
     pd663_phantom_load,
     pd664_lost_counts,
     pd665_uneven,
+    pd666_struck_off,
     pd667_router_memory,
     pd668_control_plane,
     pd669_probe_no_token,
@@ -52,6 +53,7 @@ from pdctl.diagnose.rules.queues import (
     pd685_shared_workspace,
     pd686_too_long,
     pd687_wrong_answers,
+    pd690_cured_by,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -92,6 +94,7 @@ RULES: tuple[Rule, ...] = (
     pd663_phantom_load.RULE,
     pd664_lost_counts.RULE,
     pd665_uneven.RULE,
+    pd666_struck_off.RULE,
     pd667_router_memory.RULE,
     pd668_control_plane.RULE,
     pd669_probe_no_token.RULE,
@@ -103,4 +106,5 @@ RULES: tuple[Rule, ...] = (
     pd685_shared_workspace.RULE,
     pd686_too_long.RULE,
     pd687_wrong_answers.RULE,
+    pd690_cured_by.RULE,
 )

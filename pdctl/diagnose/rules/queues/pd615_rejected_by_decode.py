@@ -19,6 +19,8 @@ _NEAR = 20.0
 def _matched(unread: Sequence[Event], refused: Sequence[Event], hold: float) -> int:
     """Refusals that an expiry follows after the hold."""
     ends = [(e.at, number(e.values.get("seconds")) or hold) for e in unread if e.at is not None]
+    if not ends:
+        return min(len(refused), len(unread))  # a log without times
     begins = [at - seconds for at, seconds in ends]
     return sum(any(abs(r.at - begin) <= _NEAR for begin in begins) for r in refused if r.at is not None)
 

@@ -19,11 +19,9 @@ _LEASE, _SLACK = 30.0, 15.0
 def _between(facts: Facts, unread: Sequence[Event], decodes: Sequence[str]) -> list[str]:
     """Restarts of the router or of decode while the KV was kept."""
     first = since(unread)
-    if first is None:
-        return []
     holds = [float(e.values["seconds"]) for e in unread if e.values.get("seconds")]
-    begin = first - max(holds, default=_LEASE) - _SLACK
-    last = max((e.at for e in unread if e.at is not None), default=first)
+    begin = 0.0 if first is None else first - max(holds, default=_LEASE) - _SLACK
+    last = max((e.at for e in unread if e.at is not None), default=float("inf"))
     routers = [p.name for p in facts.parties if p.role == "router"]
     return [
         f"{c.party} was {c.what} while the KV was kept for requests that it had in hand"

@@ -13,8 +13,16 @@ from pdctl.diagnose.starts import foreign
 from pdctl.diagnose.words import count, listed
 
 _MANY = 32
+_BURST = 60.0  # seconds
 _SHORT = 5.0  # seconds of a timer
 _QUEUES = ("queue_bootstrap", "queue_inflight")
+
+
+def _endless(view: EngineView, queue: str) -> bool:
+    """It grows for longer than a burst of requests takes to arrive."""
+    depth = values(view.traces, queue)
+    times = [at for at, _ in view.traces.numbers(queue) if at is not None]
+    return grows(depth) and depth[-1] >= _MANY and (not times or times[-1] - times[0] >= _BURST)
 
 
 def _waiting(view: EngineView) -> tuple[list[str], bool]:
@@ -25,7 +33,7 @@ def _waiting(view: EngineView) -> tuple[list[str], bool]:
         if depth and depth[-1] > 0:
             shown = " -> ".join(f"{d:.0f}" for d in depth[-4:])
             lines.append(f"{view.name}: {queue} {shown}")
-            endless = endless or (grows(depth) and depth[-1] >= _MANY)
+            endless = endless or _endless(view, queue)
     return lines, endless
 
 
@@ -59,6 +67,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         for f in failures(facts)
         if f.kind is Kind.TIMEOUT and (f.seconds or 0) >= _SHORT and f.event.sign != "vllm.kv_expired"
     ]
+    for view in decodes:
+        if _endless(view, "waiting"):
+            lines.append(f"{view.name}: waiting grew to {view.traces.last('waiting'):.0f}")
+            endless = True
     if not lines and not lost:
         return
     severity = Severity.ERROR if lost else Severity.WARNING if endless else Severity.INFO

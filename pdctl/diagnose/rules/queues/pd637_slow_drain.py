@@ -16,15 +16,15 @@ _SHORT, _LONG = 5.0, 60.0  # seconds of growth, of a fall that is too slow
 _SLOW = 0.25  # share of the queue that drained over all readings
 
 
-def _piles_up(seen: Traces) -> float | None:
-    """Since when the inflight queue grows, or hardly falls; None when it drains."""
+def _piles_up(seen: Traces) -> bool:
+    """Whether the inflight queue grows, or hardly falls."""
     depth = values(seen, "queue_inflight")
     times = [at for at, _ in seen.numbers("queue_inflight") if at is not None]
-    if len(depth) < 3 or depth[-1] < _MANY or len(times) < 3:
-        return None
-    lasts = times[-1] - times[0]
+    if len(depth) < 3 or depth[-1] < _MANY:
+        return False
+    lasts = times[-1] - times[0] if times else _LONG  # a log without times
     slow = (1 - _SLOW) * max(depth) <= depth[-1] < max(depth) and lasts >= _LONG
-    return times[0] if slow or (grows(depth, 1.0) and lasts >= _SHORT) else None
+    return slow or (grows(depth, 1.0) and lasts >= _SHORT)
 
 
 @rule("PD637", "hand-over slower than prefill", Severity.WARNING, ["readings"])
@@ -48,8 +48,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if not foreign(view) or view.role == "decode":
             continue
         depth = values(view.traces, "queue_inflight")
-        began = _piles_up(view.traces)
-        if began is None or view.traces.last("queue_bootstrap"):
+        if not _piles_up(view.traces) or view.traces.last("queue_bootstrap"):
             continue
         usage = values(view.traces, "kv_usage")
         shown = " -> ".join(f"{d:.0f}" for d in depth[-5:])
@@ -62,7 +61,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             [f"inflight {shown}, unbootstrapped 0", *kv, *quoted(oom, 1)],
             "limit requests in flight at the router",
             touches=[view.name, *(d.name for d in decodes)],
-            since=began,
+            since=next((at for at, _ in view.traces.numbers("queue_inflight") if at is not None), None),
             severity=Severity.ERROR if oom else None,
             hypotheses=(
                 Hypothesis(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
@@ -34,7 +34,7 @@ def _errors(facts: Facts, router: Party, sign: str) -> list[Event]:
     return [e for p in (router, *facts.engines) for e in p.traces.of(sign)]
 
 
-@rule("PD662", "breaker open, workers well", Severity.ERROR, ["logs"])
+@rule("PD662", "breaker open, workers well", Severity.ERROR, ["engine.reach"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The router's circuit breakers keep every worker out, and the workers are well.
 
@@ -49,38 +49,52 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     before it gets traffic; keep the breaker's time (--cb-timeout-duration-secs) below what clients retry.
     """
     for router in _routers(facts):
-        lines = list(router.traces.of("router.no_workers"))
-        if not lines or not _well(facts):
+        lines, state = list(router.traces.of("router.no_workers")), router.traces.last("router_breaker")
+        if not (lines or state == 1) or not _well(facts):
             continue
-        clients, servers = (
-            _errors(facts, router, "router.client_error"),
-            _errors(facts, router, "router.server_error"),
-        )
-        servers = [e for e in servers if e.order < lines[0].order or e.party != router.name]
-        engines = [e.name for e in facts.engines]
         opened = list(router.traces.of("router.breaker_open"))
-        unsure = False
-        breaker = bool(opened) or any("circuit" in e.line for e in lines)
-        if len(clients) >= 3 and len(clients) > 3 * len(servers):
-            said = "counted clients' own errors (4xx) as failures and keeps every worker out; they are well."
-            remedy = "restart the router; reject requests that are too long before it, or upgrade it"
-        elif breaker:
-            said = "keeps every worker out by its breakers, and the workers are well."
-            remedy = (
-                "send one real generation before traffic; --cb-timeout-duration-secs below clients' retries"
-            )
-        elif any(e.traces.health == "ok" or moves(e.traces) for e in facts.engines):
-            said = "offers no worker although workers are well."
-            remedy = "see how the router checks workers: path, port and timeout of its health check"
-            unsure = True
-        else:
+        clients = _errors(facts, router, "router.client_error")
+        why = _why(facts, router, clients, bool(opened) or state == 1)
+        if why is None:
             continue
+        said, remedy, sure = why
         yield rule.finding(
             router.name,
             f"{router.name} {said}",
-            [*quoted(lines, 2), *quoted(opened, 2), *quoted(clients, 2)],
+            [
+                *(["a circuit breaker is open"] if state == 1 else []),
+                *quoted(lines, 2),
+                *quoted(opened, 2),
+                *quoted(clients, 2),
+            ],
             remedy,
-            touches=[router.name, *engines],
+            touches=[router.name, *(e.name for e in facts.engines)],
             since=since(lines),
-            hypotheses=_TESTS if unsure else [],
+            hypotheses=[] if sure else _TESTS,
         )
+
+
+def _why(facts: Facts, router: Party, clients: Sequence[Event], opened: bool) -> tuple[str, str, bool] | None:
+    """(what it does, remedy, whether that is sure); None when nothing shows that workers are well."""
+    lines = list(router.traces.of("router.no_workers"))
+    servers = _errors(facts, router, "router.server_error")
+    servers = [e for e in servers if not lines or e.order < lines[0].order or e.party != router.name]
+    if len(clients) >= 3 and len(clients) > 3 * len(servers):
+        return (
+            "counted clients' own errors (4xx) as failures and keeps every worker out; they are well.",
+            "restart the router; reject requests that are too long before it, or upgrade it",
+            True,
+        )
+    if opened or any("circuit" in e.line for e in lines):
+        return (
+            "keeps every worker out by its breakers, and the workers are well.",
+            "send one real generation before traffic; --cb-timeout-duration-secs below clients' retries",
+            True,
+        )
+    if any(e.traces.health == "ok" or moves(e.traces) for e in facts.engines):
+        return (
+            "offers no worker although workers are well.",
+            "see how the router checks workers: path, port and timeout of its health check",
+            False,
+        )
+    return None

@@ -69,6 +69,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         ],
         "raise the router's staleness limit above the longest request, or upgrade it",
         touches=[found.name],
+        severity=Severity.WARNING if unsure else None,
         hypotheses=_TESTS if unsure else [],
     )
 

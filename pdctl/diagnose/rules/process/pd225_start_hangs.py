@@ -1,0 +1,87 @@
+"""PD225: a start that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.evidence import quoted
+from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.lives import died
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import span
+
+# Stage -> (its words, seconds that are still usual).
+_STAGES = {
+    "start.group": ("ranks find one another", 300.0),
+    "start.weights": ("weights are loaded", 1800.0),
+    "start.graphs": ("kernels are compiled or graphs captured", 1800.0),
+}
+_TESTS = {
+    "start.group": (
+        Hypothesis(
+            "a rank or host cannot be reached",
+            "NCCL_DEBUG=INFO: which interface and address does each rank take?",
+        ),
+        Hypothesis("GPUs cannot reach one another (P2P, ACS, IOMMU)", "start once with NCCL_P2P_DISABLE=1"),
+        Hypothesis(
+            "a rank was never started", "count the processes of the engine against tp x pp on every host"
+        ),
+    ),
+    "start.weights": (
+        Hypothesis(
+            "the storage does not answer or is slow", "dd if=SHARD of=/dev/null bs=16M count=64 on the host"
+        ),
+        Hypothesis("a rank is stuck", "py-spy dump --pid PID of every rank"),
+    ),
+    "start.graphs": (
+        Hypothesis(
+            "compilation is slow or waits for a lock of another process",
+            "top; ls the cache folder for lock files",
+        ),
+        Hypothesis(
+            "a collective hangs in the warm-up",
+            "py-spy dump --pid PID of every rank; start once in eager mode",
+        ),
+    ),
+}
+
+
+def _stage(party: Party) -> Event | None:
+    """The last step of a start that has not ended; None when it is ready or shows no start."""
+    traces = party.traces
+    begun = max((e.order for e in traces.of("life.start", "start.group")), default=None)
+    if begun is None or any(e.order > begun for e in traces.of("start.ready")):
+        return None
+    steps = list(traces.of(*_STAGES))
+    return steps[-1] if steps else None
+
+
+@rule("PD225", "start hangs", Severity.ERROR, ["logs"], echo_of=["PD690"], fallback=True)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """An engine began its start, neither ended nor became ready, and has said nothing for long.
+
+    What it looks like: the log ends at the first collective, at the weights or at graph capture; the port
+    is refused.
+
+    What else it could be: a big model from a slow disk takes half an hour and shows progress. An end with
+    an exception is that exception; an end by the supervisor's clock is PD223.
+
+    What to do: the last line says which step it is in, and that decides the next test.
+    """
+    for party in facts.engines:
+        last = _stage(party)
+        if last is None or died(party) or party.traces.health == "ok" or party.traces.readings:
+            continue
+        words, usual = _STAGES[last.sign]
+        newest = max((e.at for e in party.traces.events if e.at is not None), default=None)
+        if newest is None or facts.at - newest < usual:
+            continue
+        yield rule.finding(
+            party.name,
+            f"The start of {party.name} stands still while {words}: nothing for {span(facts.at - newest)}.",
+            quoted([last]),
+            f"pdctl logs {party.name}",
+            since=newest,
+            hypotheses=_TESTS[last.sign],
+        )

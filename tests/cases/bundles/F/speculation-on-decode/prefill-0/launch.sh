@@ -1,0 +1,1 @@
+python3 -m sglang.launch_server --model-path /dev/shm/GLM-4.5-Air-FP8 --disaggregation-mode prefill --tp-size 4 --mem-fraction-static 0.8 --kv-cache-dtype fp8_e4m3 --host 0.0.0.0 --attention-backend fa3 --port 30001

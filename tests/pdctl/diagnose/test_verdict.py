@@ -1,0 +1,52 @@
+"""Which finding leads, and which hang on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pdctl.diagnose.rule import Finding, Hypothesis, Severity
+from pdctl.diagnose.rules import BY_CODE
+from pdctl.diagnose.verdict import Verdict, judge
+
+DOUBT = (Hypothesis("this", "look here"), Hypothesis("that", "look there"))
+FALLBACK, CAUSE, OTHER = BY_CODE["PD524"], BY_CODE["PD522"], BY_CODE["PD634"]
+
+
+def told(code: str, *touches: str, since: float | None = None, **over: Any) -> Finding:
+    return BY_CODE[code].finding(code, code, ["line"], "do", touches=touches, since=since, **over)
+
+
+def placed(verdict: Verdict) -> list[tuple[str, int | None]]:
+    return [(p.finding.code, p.caused_by) for p in verdict.findings]
+
+
+def test_what_only_saw_a_failure_hangs_on_whatever_explains_it() -> None:
+    vague = told(FALLBACK.code, "p", "d", since=100.0, hypotheses=DOUBT)
+    verdict = judge([vague, told(CAUSE.code, "p", since=90.0)])
+    assert placed(verdict) == [(CAUSE.code, None), (FALLBACK.code, 0)]
+    assert verdict.status == "cause" and verdict.findings[1].finding.role == "effect"
+
+
+def test_what_came_later_or_touches_others_explains_nothing() -> None:
+    vague = told(FALLBACK.code, "p", "d", since=100.0, hypotheses=DOUBT)
+    later, elsewhere = told(CAUSE.code, "p", since=900.0), told(OTHER.code, "x", since=1.0)
+    assert {at for _, at in placed(judge([vague, later, elsewhere]))} == {None}
+
+
+def test_a_doubt_without_a_time_does_not_explain_what_has_one() -> None:
+    vague = told(FALLBACK.code, "d", since=100.0, hypotheses=DOUBT)
+    doubt = told(CAUSE.code, "d", hypotheses=DOUBT)
+    verdict = judge([doubt, vague])
+    assert placed(verdict)[0] == (FALLBACK.code, None) and verdict.status == "hypotheses"
+
+
+def test_the_certain_lead_before_the_uncertain_and_the_older_before_the_younger() -> None:
+    doubt = told(OTHER.code, "d", since=1.0, hypotheses=DOUBT)
+    old, young = told(CAUSE.code, "p", since=50.0), told("PD635", "d", since=60.0)
+    assert [code for code, _ in placed(judge([doubt, young, old]))] == [CAUSE.code, "PD635", OTHER.code]
+
+
+def test_a_warning_does_not_explain_an_error() -> None:
+    vague = told(FALLBACK.code, "p", since=100.0, hypotheses=DOUBT)
+    warning = told(CAUSE.code, "p", since=90.0, severity=Severity.WARNING)
+    assert placed(judge([warning, vague]))[0] == (FALLBACK.code, None)
