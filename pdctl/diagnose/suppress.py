@@ -1,4 +1,4 @@
-"""Findings that an operator knows of and accepts for a while: out of the verdict, never out of sight; pure."""
+"""Findings that an operator knows of and accepts for a while: out of the verdict, not out of sight; pure."""
 
 from __future__ import annotations
 
