@@ -74,15 +74,14 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _marks(pid: int) -> list[str]:
-    """Values of the mark in its environment; [""] when nothing is left of that environment."""
+    """Values of the mark in its environment; [""] when a title was written over its beginning."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return []
-    if not any(b"=" in entry for entry in environ.split(b"\0")):
-        return [""]
     start = f"{MARK}=".encode()
-    return [e[len(start) :].decode() for e in environ.split(b"\0") if e.startswith(start)]
+    found = [e[len(start) :].decode() for e in environ.split(b"\0") if e.startswith(start)]
+    return found or ([""] if environ[:1] in (b"", b"\0") else [])
 
 
 def _ours(pid: int) -> bool:

@@ -68,16 +68,26 @@ async def fetch(
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """As `get`; `plain` takes the answer as text, whatever it is."""
-    begin = time.monotonic()
+    begin, connected = time.monotonic(), False
+
+    async def trace(event: str, info: object) -> None:
+        nonlocal connected
+        connected = connected or event == "http11.send_request_headers.started"
+
     try:
         # Every wait of the client is bounded by `deadline`, and a server that trickles by the outer bound.
         async with asyncio.timeout(deadline + 0.5):
-            response = await client.get(url, timeout=deadline, headers=dict(headers or {}))
+            asked = client.build_request("GET", url, headers=dict(headers or {}), timeout=deadline)
+            asked.extensions["trace"] = trace
+            response = await client.send(asked)
     except httpx.HTTPError as error:
         reach, detail = classify(error)
         return Answer(reach, None, detail, time.monotonic() - begin)
     except TimeoutError:
-        return Answer(Reach.TIMED_OUT, None, "the answer did not end in time", time.monotonic() - begin)
+        # On a busy machine the outer bound may be the first that fires, on a connect too.
+        silent = (Reach.TIMED_OUT, "the answer did not end in time")
+        reach, detail = silent if connected else classify(httpx.ConnectTimeout(""))
+        return Answer(reach, None, detail, time.monotonic() - begin)
     seconds = time.monotonic() - begin
     if response.status_code != 200:
         return Answer(Reach.BAD_ANSWER, None, _status(response), seconds)

@@ -17,6 +17,7 @@ from pdctl.diagnose.rule import Severity
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.fleet.names import nearest
+from pdctl.flows.collect.run import Wanted
 from pdctl.flows.diagnose import bundle_file, diagnose, diagnose_kept, judge_bundle, keep
 from pdctl.render.diagnose import show
 from pdctl.render.html.page import page as render
@@ -42,6 +43,9 @@ Since = Annotated[str, typer.Option(metavar="TIME", help="How far back logs are 
 Probes = Annotated[
     bool, typer.Option("--probes/--no-probes", help="Also ask what makes an engine compute a token.")
 ]
+Stacks = Annotated[
+    bool, typer.Option("--stacks", help="Also print every engine's threads, where py-spy is installed.")
+]
 Page = Annotated[
     str | None, typer.Option("--html", metavar="FILE", help="Also write the verdict as one HTML page.")
 ]
@@ -60,6 +64,7 @@ def command(
     pseudonyms: Pseudonyms = False,
     since: Since = "30m",
     probes: Probes = False,
+    stacks: Stacks = False,
     page: Page = None,
     watch: Every = None,
     fix: Fix = False,
@@ -68,7 +73,7 @@ def command(
     """Say who holds which request, since when and why; what is wrong, and the command that mends it."""
     if fail_on not in _LEVELS:
         raise ConfigError("bad_level", f"--fail-on {fail_on} is not a severity.", nearest(fail_on, _LEVELS))
-    level, s, window = _LEVELS[fail_on], session(ctx), seconds_of(since)
+    level, s, wanted = _LEVELS[fail_on], session(ctx), Wanted(seconds_of(since), probes, stacks)
     _refuse(saved, {"--bundle": bundle, "--watch": watch, "--fix": fix or None}, pseudonyms)
     if saved is not None:
         report = judge_bundle(Path(saved))
@@ -76,8 +81,8 @@ def command(
         target = bundle_file(bundle) if bundle is not None else None
         with s.context() as context:
             if watch is not None:
-                again(lambda: diagnose(context, since=window, probes=probes), watch, s.json, level)
-            report, documents = diagnose_kept(context, since=window, probes=probes)
+                again(lambda: diagnose(context, wanted=wanted), watch, s.json, level)
+            report, documents = diagnose_kept(context, wanted=wanted)
             if target is not None:
                 size = keep(context, documents, target, pseudonyms, report.facts.at)
                 print(f"{target}: {size / 1024:.0f} KiB", file=sys.stderr)

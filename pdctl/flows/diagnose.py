@@ -10,21 +10,19 @@ from pdctl.bundle.pseudonyms import pseudonymous
 from pdctl.bundle.read import facts_of
 from pdctl.diagnose.report import Report, make
 from pdctl.errors import ConfigError
-from pdctl.flows.collect.run import GAP, SINCE, collect
+from pdctl.flows.collect.run import GAP, USUAL, Wanted, collect
 from pdctl.flows.context import Context
 
 
-def diagnose(ctx: Context, gap: float = GAP, since: float = SINCE, probes: bool = False) -> Report:
+def diagnose(ctx: Context, gap: float = GAP, wanted: Wanted = USUAL) -> Report:
     """Collect and judge. ConfigError only for a fleet file that cannot be read."""
-    return diagnose_kept(ctx, gap, since, probes)[0]
+    return diagnose_kept(ctx, gap, wanted)[0]
 
 
-def diagnose_kept(
-    ctx: Context, gap: float = GAP, since: float = SINCE, probes: bool = False
-) -> tuple[Report, Documents]:
+def diagnose_kept(ctx: Context, gap: float = GAP, wanted: Wanted = USUAL) -> tuple[Report, Documents]:
     """As `diagnose`, with the documents that the verdict was reached from."""
     started = time.monotonic()
-    documents = collect(ctx, gap, since, probes)
+    documents = collect(ctx, gap, wanted)
     return make(facts_of(documents, time.time()), time.monotonic() - started), documents
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -51,6 +52,13 @@ def _dial(transport: Transport, host: str, port: int, timeout: float | None) -> 
         raise httpcore.ConnectError(str(error)) from error
 
 
+def _left(timeout: float | None, began: float) -> float | None:
+    """What is left for the straight way: both together are one connect, or a host that is gone would look
+    like one that took the connect and fell silent. A host's port may answer where its SSH does not.
+    """
+    return None if timeout is None else max(timeout - (time.monotonic() - began), timeout / 10)
+
+
 class _Backend(httpcore.NetworkBackend):
     def __init__(self, route: Route) -> None:
         self._route = route
@@ -64,10 +72,11 @@ class _Backend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        transport = self._route(host)
+        transport, began = self._route(host), time.monotonic()
         found = None if transport is None else _dial(transport, host, port, timeout)
         if found is None:
-            return self._straight.connect_tcp(host, port, timeout, local_address, socket_options)
+            left = _left(timeout, began)
+            return self._straight.connect_tcp(host, port, left, local_address, socket_options)
         return _Stream(found)
 
 
@@ -113,7 +122,7 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        transport = self._route(host)
+        transport, began = self._route(host), time.monotonic()
         if transport is not None:
             # On a thread of its own: a transport may first have to reach its host.
             dialing = asyncio.wrap_future(begin(lambda: _dial(transport, host, port, timeout)))
@@ -124,7 +133,8 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
             if found is not None:
                 found.setblocking(False)
                 return _AsyncStream(found)
-        return await self._straight.connect_tcp(host, port, timeout, local_address, socket_options)
+        left = _left(timeout, began)
+        return await self._straight.connect_tcp(host, port, left, local_address, socket_options)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pdctl.adapters.signs import (
     answers,
     collective,
+    errors,
     gpu,
     hostside,
     kernel,
@@ -26,6 +27,7 @@ from pdctl.adapters.signs.sign import Sign, Table
 SIGNS: tuple[Sign, ...] = (
     *answers.SIGNS,
     *collective.SIGNS,
+    *errors.SIGNS,
     *hostside.SIGNS,
     *kernel.SIGNS,
     *gpu.SIGNS,

@@ -24,6 +24,8 @@ SIGNS = (
     Sign("collective.launched", "RAS", r"rank (?P<rank>\d+).*?launched[ =:]+(?P<count>\d+)"),
     Sign("collective.absent", "clients joined", r"(?P<have>\d+)/(?P<want>\d+) clients joined"),
     Sign("collective.gloo_timeout", "waiting for recv operation", r"(?:gloo|Gloo|Timed out)"),
+    Sign("collective.no_mesh", "connectFullMesh failed"),
+    Sign("collective.still_loading", "ther ranks that didn't finish loading"),
     Sign("collective.memory_paused", "release_memory_occupation"),
     Sign("collective.memory_resumed", "resume_memory_occupation"),
     Sign("collective.no_arch", "no kernel image is available for execution"),

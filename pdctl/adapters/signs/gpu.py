@@ -6,6 +6,12 @@ from pdctl.adapters.signs.sign import Sign
 
 SIGNS = (
     Sign(
+        "gpu.no_ipc",
+        "custom_all_reduce",
+        r"(?i)(?:cuda error|failed).*(?:invalid argument|invalid resource handle|not supported|peer access)",
+    ),
+    Sign("gpu.no_ipc", "cudaIpc", r"(?i)(?:error|fail|invalid)"),
+    Sign(
         "gpu.xid",
         "Xid",
         r"(?<!S)Xid\s*(?:\((?:PCI:)?(?P<device>[^)]*)\))?\s*:\s*(?P<xid>\d+)\b,?\s*(?P<text>.*)",

@@ -47,6 +47,8 @@ SIGNS = (
     Sign("verbs.reconnect", "eestablish", r"(?i)connection|endpoint|QP|rdma"),
     Sign("verbs.reconnect", "etired the existing endpoint"),
     Sign("verbs.reconnect", "peer QPN", r"(?i)differ|mismatch|changed"),
+    Sign("mooncake.no_gpu_path", "tcp_transport", r"(?:write|read)Body failed.*Bad address"),
+    Sign("mooncake.no_gpu_path", "nvlink_transport", r"Requested address \S+ not found"),
     Sign("mooncake.unsupported", "NotSupportedTransport"),
     Sign("mooncake.batch_timeout", "ailed to complete transfers", r"after (?P<seconds>\d+) seconds"),
     Sign("mooncake.transport", "installTransport", r"type=(?P<kind>\w+)"),

@@ -50,6 +50,12 @@ SIGNS = (
         "nvalid IB device",
         r"devices?[^\[]*(?P<what>\[[^\]]*\])(?:.*?(?P<have>\[[^\]]*\]))?",
     ),
+    Sign(
+        "ucx.device_refused",
+        "UCX",
+        r"UCX +ERROR (?P<device>\w+)(?::\d+)?: ibv_\w*(?:modify|create)_qp.*(?:No such device|Operation not permitted"
+        r"|Permission denied|Operation not supported)",
+    ),
     Sign("ucx.no_path", "no active messages transport", r"transport to (?P<peer>[^:]+)"),
     Sign("ucx.no_path", "Destination is unreachable"),
     Sign("ucx.lanes", "cfg#", r"(?P<where>intra-node|inter-node|self)?\s*cfg#\d+\s+(?P<lanes>.*\(.*)"),

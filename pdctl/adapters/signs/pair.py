@@ -52,6 +52,8 @@ SIGNS = (
     Sign("pair.handshake", "Decode handshake failed"),
     Sign("pair.engine_id", "ngine ID mismatch"),
     Sign("pair.engine_id", "ngine_id mismatch"),
+    Sign("pair.dp_rank", "dp_rank", r"dispatched to dp_rank \d+ but .*implies dp_rank \d+"),
+    Sign("pair.dp_rank", "prefill_port_table", r"KeyError"),
     Sign("pair.null_remote", "remote_engine_id", r"remote_engine_id['\"]?\s*[:=]\s*(?:null|None)\b"),
     Sign("pair.waits_remote", "is still in WAITING_FOR_REMOTE_KVS state"),
 )

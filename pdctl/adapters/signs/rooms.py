@@ -27,6 +27,7 @@ SIGNS = (
         r"(?=.*finish_reason['\"]?\s*[:=]\s*(?:\{.*?)?['\"]length['\"])"
         r"(?=.*completion_tokens['\"]?\s*[:=]\s*[01]\b)",
     ),
+    Sign("transfer.no_buffer", "Failed to allocate memory object"),
     Sign("router.prefill_failed", "prefill_request_failed"),
     Sign(
         "router.prefill_failed",

@@ -26,6 +26,7 @@ SIGNS = (
     Sign("net.in_use", "EADDRINUSE", r"^(?!.*already in use)"),
     Sign("net.not_assignable", "annot assign requested address"),
     Sign("net.not_assignable", "EADDRNOTAVAIL", r"^(?!.*requested address)"),
+    Sign("net.loopback_fallback", "Using the loopback address as fallback"),
     Sign("net.told", "rank_ip", r"rank_ip['\"]?\s*[:=]\s*['\"]?(?P<host>[\w.:-]+?)['\",;]? "),
     Sign("net.told", "remote_host", r"remote_host['\"]?\s*[:=]\s*['\"]?(?P<host>[\w.-]+)"),
     Sign("net.told", "etected host", r"ip\w*[ :=]+(?P<host>[\d.]+)"),

@@ -12,5 +12,11 @@ SIGNS = (
         "active_requests",
         r"(?P<active>\d+) active_requests?\D+scheduled (?P<scheduled>\d+)",
     ),
+    Sign("trtllm.small_buffer", "bufferCoverTargetNum", r"will fail"),
+    Sign(
+        "trtllm.transfer_failed",
+        "TensorRT-LLM][ERROR]",
+        r"(?i)(?:generation|context|cache) (?:transfer|receive|send)|receive cache|send cache|sendAndRemove|registerMem",
+    ),
     Sign("trtllm.waits_receive", "checkGenTransferStatus"),
 )

@@ -24,6 +24,7 @@ from pdctl.facts.probes.ports import probe_ports, probe_spare
 from pdctl.facts.probes.proc import denied
 from pdctl.facts.probes.process import probe_processes
 from pdctl.facts.probes.reach import listen, probe_reach
+from pdctl.facts.probes.stacks import probe_stacks
 from pdctl.facts.probes.tools import probe_tools
 from pdctl.facts.probes.topology import probe_interfaces, probe_numa, probe_rdma, probe_resolve
 
@@ -47,6 +48,7 @@ SUBJECTS: dict[str, Callable[..., Any]] = {
     "resolve": probe_resolve,
     "shm": probe_shm,
     "spare": probe_spare,
+    "stacks": probe_stacks,
     "tools": probe_tools,
     "zone": probe_zone,
 }

@@ -17,6 +17,7 @@ from pdctl.facts.probes.proc import (
     started_at,
 )
 
+_MAPPED = 4  # ranks of one engine load the same
 OURS = (
     *("PD_", "UCX_", "NCCL_", "OMP_", "SGLANG_", "VLLM_"),
     *("NIXL_", "MC_", "DYN_", "TRTLLM_", "CUDA_", "HSA_", "GLOO_"),
@@ -76,6 +77,17 @@ def _allowed(pid: int) -> dict[str, str]:
     return found
 
 
+_LIBRARIES = re.compile(r"/\S*lib(?:uc[pts]|nixl|nccl|ibverbs|mlx5|cuda|plugin_|mooncake)\S*")
+
+
+def libraries_of(pids: list[int]) -> list[str]:
+    """Paths of the transfer and GPU libraries that these processes have loaded."""
+    found: dict[str, None] = {}
+    for pid in pids[:_MAPPED]:
+        found |= dict.fromkeys(_LIBRARIES.findall(read_text(f"/proc/{pid}/maps")))
+    return sorted(found)
+
+
 def one_process(pid: int, table: dict[int, dict[str, Any]]) -> dict[str, Any]:
     stat = table.get(pid)
     if stat is None:
@@ -93,6 +105,8 @@ def one_process(pid: int, table: dict[int, dict[str, Any]]) -> dict[str, Any]:
         "environ": environ_of(pid),
         "memlock": limit_of(pid, "Max locked memory"),
         "children": children,
+        "limits": read_text(f"/proc/{pid}/limits"),
+        "libraries": libraries_of(family(pid, table)),
         **_allowed(pid),
     }
 

@@ -70,7 +70,7 @@ def _peers(fleet: Fleet, host: str) -> list[dict[str, object]]:
     return [{"address": a, "port": p, "gently": True} for a, p in dict.fromkeys(wanted) if p is not None]
 
 
-async def ask_one(ctx: Context, host: str, since: float) -> Collection:
+async def ask_one(ctx: Context, host: str, since: float, stacks: bool = False) -> Collection:
     """A host that does not answer in time costs its deadline and no more; one that has told of its units
     lives, is only slow, and gets as long again for the rest.
     """
@@ -80,6 +80,8 @@ async def ask_one(ctx: Context, host: str, since: float) -> Collection:
 
     def asking(asked: Request) -> Answers:
         lives.set()
+        if stacks and "processes" in asked:
+            asked = {**asked, "stacks": asked["processes"]}
         return ask_host(ctx, host, asked, deadline=HOST_DEADLINE)
 
     try:
@@ -109,7 +111,7 @@ def _asked(host: str, at: float, began: float, failed: str) -> Collection:
 def _file(fleet: Fleet, host: str, found: Gathered, since: float, into: Collection) -> None:
     """One host's answers, taken apart into documents that a person can read."""
     facts = dict(found.answers.facts)
-    logs, tools = facts.pop("logs", {}), facts.pop("tools", {})
+    logs, tools, stacks = (facts.pop(subject, {}) for subject in ("logs", "tools", "stacks"))
     said = {
         "sent": round(found.answers.sent, 6),
         "seconds": round(found.answers.seconds, 6),
@@ -140,6 +142,12 @@ def _file(fleet: Fleet, host: str, found: Gathered, since: float, into: Collecti
     if not isinstance(statuses, Missing):
         pids = {name: status.pid for name, status in statuses.items()}
         _processes(fleet, host, pids, facts.get("processes", {}), into)
+        for name, pid in pids.items():
+            dumped = stacks.get(str(pid), {})
+            if "text" in dumped:
+                into.texts[f"{name}/stacks.txt"] = dumped["text"]
+            elif dumped:
+                into.skipped.append(Skipped(name, "stacks", dumped["missing"]))
 
 
 def _recent(text: str, since: float) -> str:
@@ -184,5 +192,9 @@ def _processes(
             into.texts[f"{unit.name}/env"] = "\n".join([*lines, ""])
         else:
             into.skipped.append(Skipped(unit.name, "env", row["environ"]["missing"]))
+        if row.get("limits"):
+            into.texts[f"{unit.name}/limits"] = row["limits"]
+        if row.get("libraries"):
+            into.texts[f"{unit.name}/maps"] = "\n".join([*row["libraries"], ""])
         if is_foreign(unit):
             into.texts[f"{unit.name}/cmdline"] = shlex.join(row.get("argv", [])) + "\n"

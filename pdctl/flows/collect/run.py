@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
 
 from pdctl.adapters.picture import Reach
@@ -33,23 +34,34 @@ GAP = 1.0
 SINCE = 1800.0
 
 
-def collect(ctx: Context, gap: float = GAP, since: float = SINCE, probes: bool = False) -> Documents:
-    """Everything of the fleet; logs of the last `since` seconds. `probes` allows those that compute a token.
-
-    Nothing is raised for what does not answer.
+@dataclass(frozen=True)
+class Wanted:
+    """`since`: logs of the last that many seconds. `probes` allows questions that make an engine compute a
+    token; `stacks` has py-spy print every unit's threads.
     """
-    return asyncio.run(_collect(ctx, gap, since, probes))
+
+    since: float = SINCE
+    probes: bool = False
+    stacks: bool = False
 
 
-async def _collect(ctx: Context, gap: float, since: float, probes: bool) -> Documents:
+USUAL = Wanted()
+
+
+def collect(ctx: Context, gap: float = GAP, wanted: Wanted = USUAL) -> Documents:
+    """Everything of the fleet. Nothing is raised for what does not answer."""
+    return asyncio.run(_collect(ctx, gap, wanted))
+
+
+async def _collect(ctx: Context, gap: float, wanted: Wanted) -> Documents:
     began = time.monotonic()
     fleet = ctx.fleet
     router = () if fleet.router.kind == "none" else (fleet.router,)
     units = (*fleet.engines(), *router)
     started = time.time()
     async with ctx.async_client() as client:
-        asking = [ask_party(client, server(unit), gap, probes, headers(ctx, unit)) for unit in units]
-        looking = [hosts.ask_one(ctx, host, since) for host in fleet.hosts]
+        asking = [ask_party(client, server(unit), gap, wanted.probes, headers(ctx, unit)) for unit in units]
+        looking = [hosts.ask_one(ctx, host, wanted.since, wanted.stacks) for host in fleet.hosts]
         holding = asyncio.create_task(_run(ctx))
         found = await asyncio.gather(*asking, *looking)
         run = await holding
@@ -60,7 +72,7 @@ async def _collect(ctx: Context, gap: float, since: float, probes: bool) -> Docu
         pdctl=metadata.version("pdctl"),
         samples=_samples(whole, started, gap),
         seconds=round(time.monotonic() - began, 3),
-        since=since,
+        since=wanted.since,
         run=run,
         asked=tuple(whole.asked),
         skipped=tuple(whole.skipped),

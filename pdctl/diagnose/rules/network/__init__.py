@@ -36,6 +36,10 @@ from pdctl.diagnose.rules.network import (
     pd330_not_registered,
     pd331_no_local_port,
     pd332_bridge,
+    pd333_device_not_usable,
+    pd334_transfer_buffer,
+    pd335_fallback_transport,
+    pd336_no_mesh,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -71,4 +75,8 @@ RULES: tuple[Rule, ...] = (
     pd330_not_registered.RULE,
     pd331_no_local_port.RULE,
     pd332_bridge.RULE,
+    pd333_device_not_usable.RULE,
+    pd334_transfer_buffer.RULE,
+    pd335_fallback_transport.RULE,
+    pd336_no_mesh.RULE,
 )

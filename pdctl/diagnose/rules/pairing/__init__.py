@@ -19,6 +19,8 @@ from pdctl.diagnose.rules.pairing import (
     pd525_timer,
     pd527_one_side_knows,
     pd528_not_registered,
+    pd529_dp_rank,
+    pd530_wrong_engine,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -37,4 +39,6 @@ RULES: tuple[Rule, ...] = (
     pd525_timer.RULE,
     pd527_one_side_knows.RULE,
     pd528_not_registered.RULE,
+    pd529_dp_rank.RULE,
+    pd530_wrong_engine.RULE,
 )

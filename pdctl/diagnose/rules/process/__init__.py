@@ -26,6 +26,7 @@ from pdctl.diagnose.rules.process import (
     pd223_slow_start,
     pd224_hung_task,
     pd225_start_hangs,
+    pd226_error_lines,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -51,4 +52,5 @@ RULES: tuple[Rule, ...] = (
     pd223_slow_start.RULE,
     pd224_hung_task.RULE,
     pd225_start_hangs.RULE,
+    pd226_error_lines.RULE,
 )

@@ -15,7 +15,7 @@ _START = 120.0  # loading a model may take this long before the port opens
 
 
 # Rules that say why it ended, or that it does.
-_ENDS = ("PD206", "PD210", "PD446", "PD214", "PD212", "PD213", "PD217", "PD211", "PD325", "PD225", "PD690")
+_ENDS = ("PD206", "PD210", "PD446", "PD214", "PD212", "PD213", "PD217", "PD211", "PD325", "PD225", "PD226", "PD690")
 _HALF = "the router holds admissions or has cordoned it: a co-restart stopped half way"
 
 

@@ -1,0 +1,14 @@
+"""Lines that their writers call errors, whatever they say: what is left to quote where no other sign fits."""
+
+from __future__ import annotations
+
+from pdctl.adapters.signs.sign import Sign
+
+SIGNS = (
+    Sign("log.error", "ERROR", r"\bERROR\b(?!_)"),
+    Sign("log.error", '"error"', r'"(?:level|severity)": ?"error"'),
+    Sign("log.error", "level=error"),
+    Sign("log.error", "Failed: "),
+    Sign("log.error", ".cpp:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),
+    Sign("log.error", ".cc:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),
+)

@@ -1,0 +1,96 @@
+"""PD226: the last that a server says are errors that no rule knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.evidence import quoted, since
+from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.lives import died, fatal
+from pdctl.diagnose.progress import moves
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import count
+
+_CAUSES = ("PD214", "PD212", "PD446", "PD524", "PD225", "PD443")
+# Signs that say nothing of what a line is about.
+_GENERAL = ("log.", "process.raised", "process.traceback", "http.", "net.ready")
+# A client that left or asked for what there is not, and a stop.
+_CLIENT = re.compile(
+    r"(?i)context cancell?ed|client disconnect|AbortReq|bad request|\b4\d\d\b|validation|template|broken pipe"
+    r"|terminated|shutting down|shut down|cancelled"
+)
+_SPEAKS = re.compile(r"\w{3}\W+\w{3}")  # a frame's underline says nothing
+
+
+def _unknown(party: Party) -> list[Event]:
+    known = {e.where for e in party.traces.events if not e.sign.startswith(_GENERAL)}
+    lines = [
+        e
+        for e in party.traces.of("log.error")
+        if e.where not in known and not _CLIENT.search(e.line) and _SPEAKS.search(e.line)
+    ]
+    raised = [e for e in party.traces.of("process.raised") if e.where in {line.where for line in lines}]
+    return raised or lines
+
+
+def _works(party: Party, after: Event, at: float) -> bool:
+    """Something went well after the last of them."""
+    later = any(e.order > after.order for e in party.traces.of("net.ready"))
+    return later or (party.role != "router" and moves(party.traces, at=at))
+
+
+def skew(lines: Sequence[Event]) -> list[Hypothesis]:
+    """Where a message or a call does not have what its reader wants, two pieces are of two versions."""
+    words = ("has no attribute", "unexpected keyword argument", "missing 1 required", "cannot import name")
+    if not any(word in e.line for e in lines for word in words):
+        return []
+    return [
+        Hypothesis(
+            "two pieces that speak to each other are of different versions",
+            "compare the versions of frontend, prefill, decode and their libraries (pip freeze on each)",
+        )
+    ]
+
+
+@rule("PD226", "errors that no rule knows", Severity.ERROR, ["logs"], echo_of=_CAUSES, fallback=True)
+def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """A server ended, or did nothing well any more, after lines that it calls errors itself.
+
+    What it looks like: ERROR lines that no other rule knows; then an end, or a log in which nothing works.
+
+    What else it could be: an error that is logged and survived: later requests go well. What a client did
+    wrong is no error of the server.
+
+    What to do: search for the oldest line together with the version. It is the first error that counts.
+    """
+    for party in facts.parties:
+        lines = _unknown(party)
+        dead = died(party)
+        if not lines or (dead and fatal(party.traces)) or party.traces.ended in (0, 143, -15):
+            continue
+        if not dead and _works(party, lines[-1], facts.at):
+            continue
+        raw = lines[0].line.rpartition("ERROR")[2] or lines[0].line
+        said = raw.strip(" :|]")[:160]
+        yield rule.finding(
+            party.name,
+            f"{party.name} {'ended' if dead else 'does nothing well'} after {count(len(lines), 'error')} that no "
+            f"rule knows: {said}",
+            quoted(lines),
+            f"pdctl logs {party.name}",
+            since=since(lines),
+            severity=None if dead else Severity.WARNING,
+            hypotheses=[
+                *skew(lines),
+                Hypothesis(
+                    "what the first of them names",
+                    "send one request with the log at debug; search for the line with the version",
+                ),
+                Hypothesis(
+                    "a server that it calls failed first",
+                    "read the logs of its peers, store and router of the minute before",
+                ),
+            ],
+        )
