@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 from pdctl.adapters.traces import Event, Traces
-from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.facts import EngineView, Facts, Party
 from pdctl.diagnose.progress import moves
+from pdctl.diagnose.rule import Severity
+from pdctl.facts.missing import known
 from pdctl.facts.unit import meaning
 
 # Echoes of an older exception in another process, and ends that somebody asked for.
@@ -124,6 +126,17 @@ def recovered(party: Party) -> bool:
     begun = max((e.order for e in traces.of("life.start")), default=0)
     ended = max((e.order for e in traces.of("process.fatal", "process.signal", "watchdog.fired")), default=0)
     return traces.ended is None and begun > ended > 0 and (moves(traces) or traces.health == "ok")
+
+
+def gravity(party: Party) -> Severity | None:
+    """How much an end in its log counts: a warning once a newer life is at work, and no more than a fact when
+    that life itself shows that it is ready. None where it still stands.
+    """
+    if not recovered(party):
+        return None
+    state = party.state if isinstance(party, EngineView) else None
+    ready = state is not None and known(state) and state.ready
+    return Severity.INFO if ready else Severity.WARNING
 
 
 def end_in_words(traces: Traces) -> str:

@@ -73,18 +73,19 @@ def _may_explain(cause: Finding, effect: Finding) -> bool:
     return cause.since <= effect.since + _SLACK
 
 
-# Which requests an armed fault can pin, by the word that its rule puts into the summary.
+# What an armed fault can pin or stop, by the word that its rule puts into the summary.
 _FAULT_PINS = {
     "stall-transfer": "stalled",
     "slow-transfer": "stalled",
     "lose-want": "Want was lost",
     "lose-done": "Done was lost",
     "refuse-pages": "waiting for pages",
+    "stop-steps": "makes no progress",
 }
 
 
 # Acts as long as it is armed and does not count how often.
-_STANDING = ("refuse-pages",)
+_STANDING = ("refuse-pages", "stop-steps")
 
 
 def _acted(cause: Finding) -> bool:

@@ -53,8 +53,8 @@ SIGNS = (
     Sign(
         "ucx.device_refused",
         "UCX",
-        r"UCX +ERROR (?P<device>\w+)(?::\d+)?: ibv_\w*(?:modify|create)_qp.*(?:No such device|Operation not permitted"
-        r"|Permission denied|Operation not supported)",
+        r"UCX +ERROR (?P<device>\w+)(?::\d+)?: ibv_\w*(?:modify|create)_qp.*"
+        r"(?:No such device|Operation not permitted|Permission denied|Operation not supported)",
     ),
     Sign("ucx.no_path", "no active messages transport", r"transport to (?P<peer>[^:]+)"),
     Sign("ucx.no_path", "Destination is unreachable"),

@@ -27,6 +27,7 @@ SIGNS = (
     Sign("start.graphs", "Capture cuda graph begin"),
     Sign("start.graphs", "Capturing CUDA graph"),
     Sign("start.graphs", "torch.compile"),
+    Sign("start.rank_host", "RayWorker", r"pid=\d+, ip=(?P<ip>[\d.]+)"),
     Sign("start.jit", "JIT Pre-Compile"),
     Sign("start.jit", "eepGEMM", r"(?i)compil|warmup|warm up"),
     Sign("process.traceback", "Traceback (most recent call last)"),

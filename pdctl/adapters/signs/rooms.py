@@ -48,6 +48,7 @@ SIGNS = (
         r"(?i)(?P<kind>non[- ]torch|avail(?:able)?|free)(?: gpu)?[ _]mem\w*[ =:]+"
         r"(?P<gib>\d+(?:\.\d+)?) ?Gi?B",
     ),
+    Sign("life.start", "pdctl.engine", r"pdctl\.engine: .* incarnation [0-9a-f]{16}$"),
     Sign("life.start", "server_args=ServerArgs("),
     Sign("life.start", "vLLM API server version"),
     Sign("life.start", "Initializing a V1 LLM engine"),

@@ -16,7 +16,8 @@ SIGNS = (
     Sign(
         "trtllm.transfer_failed",
         "TensorRT-LLM][ERROR]",
-        r"(?i)(?:generation|context|cache) (?:transfer|receive|send)|receive cache|send cache|sendAndRemove|registerMem",
+        r"(?i)(?:generation|context|cache) (?:transfer|receive|send)|(?:receive|send) cache|sendAndRemove"
+        r"|registerMem",
     ),
     Sign("trtllm.waits_receive", "checkGenTransferStatus"),
 )

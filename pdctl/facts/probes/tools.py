@@ -30,6 +30,7 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "ps.txt": ("ps", "-eo", "pid,ppid,stat,rss,lstart,args", "--sort=-rss"),
     "chronyc.txt": ("chronyc", "-n", "tracking"),
     "uptime.txt": ("uptime",),
+    "lscpu.txt": ("lscpu",),
     "coredumpctl.txt": ("coredumpctl", "list", "--no-pager", "--since", "-1d"),
 }
 SECONDS = 2.0

@@ -131,16 +131,23 @@ def _clock(ctx: Context, name: str) -> Clock | Missing:
 def _launches(
     ctx: Context, name: str, units: tuple[Engine | Router, ...]
 ) -> tuple[dict[str, Launch], PdctlError | None]:
-    """From the unit files that lie there, and why they cannot be read. Engines that bring their own command
-    are not started by us."""
+    """From the unit files that lie there, and why they cannot be read or would not last. Engines that bring
+    their own command are not started by us."""
+    backend = ctx.units(name)
     try:
-        specs = ctx.units(name).specs([unit.name for unit in units])
+        specs = backend.specs([unit.name for unit in units])
+        short_lived = backend.short_lived()
     except UnreachableError:
         raise
     except PdctlError as error:
         return {}, error
     own = {unit.name for unit in units if unit.kind == "bundled"}
-    return {unit: launch(spec) for unit, spec in specs.items() if unit in own}, None
+    launches = {unit: launch(spec) for unit, spec in specs.items() if unit in own}
+    if not short_lived:
+        return launches, None
+    login = ctx.fleet.hosts[name].spec.user or "LOGIN"
+    hint = f"as root: loginctl enable-linger {login}"
+    return launches, PdctlError("short_lived", f"{short_lived}, so its units end when it logs out.", hint)
 
 
 def launch(spec: UnitSpec) -> Launch:

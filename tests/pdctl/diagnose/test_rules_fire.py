@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pdctl.adapters.picture import Reach
+from pdctl.adapters.traces import HostTraces
 from pdctl.diagnose.report import document, make
 from pdctl.diagnose.rule import Severity
 from pdctl.facts.clock import Clock
@@ -149,6 +150,12 @@ def armed(scene: Scene, leg: Any, peer: Any) -> None:
     stall(scene, leg, peer)
 
 
+def steps_stopped(scene: Scene, leg: Any, peer: Any) -> None:
+    wedged(scene, leg, peer)
+    fault = {"name": "stop-steps", "count": 0, "value": 0.0, "hits": 0}
+    scene.docs["decode-0"]["faults"] = {"enabled": True, "armed": [fault]}
+
+
 def not_granted(scene: Scene, leg: Any, peer: Any) -> None:
     scene.route("r7", 20.0)
     scene.hold("prefill-0", leg("r7", "inflight", stage_age_s=20.0, waiting_on="want", peer="decode-0"))
@@ -230,6 +237,7 @@ CASES: dict[Make, tuple[str, str, set[str]]] = {
     left_drained: ("PD604", "is drained", set()),
     quarantine: ("PD605", "40 of 100 pages", set()),
     armed: ("PD606", "stall-transfer is armed", {"PD602"}),
+    steps_stopped: ("PD606", "stop-steps is armed", {"PD202"}),
     not_granted: ("PD607", "pages that are free", set()),
     unreachable: ("PD301", "cannot be reached", {"PD502"}),
     unsupervised: ("PD205", "without a supervisor", set()),
@@ -402,3 +410,20 @@ def test_a_refused_peer_that_answers_is_a_wrong_address_and_certain(
     scene.reach["prefill-0"] = Reach.REFUSED
     codes = {p.finding.code for p in make(scene.facts(), 1.0).verdict.findings}
     assert "PD302" not in codes, "an engine that is down refuses everybody"
+
+
+@pytest.mark.parametrize("what", ["load", "silence"])
+def test_an_engine_that_is_late_on_an_overloaded_host_is_not_called_frozen(
+    scene: Scene, hosts: Any, what: str
+) -> None:
+    """The answer is what to ask next; without the load it is certain."""
+    scene.reach["decode-0"] = Reach.TIMED_OUT
+    if what == "load":
+        scene.hosts = [hosts(traces=HostTraces(numbers={"load1": 20.0, "cores": 2.0}))]
+    else:
+        scene.hosts = [hosts(clock=Missing("host local did not answer within 5 s"))]
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert (first.code, first.certain, first.remedy) == ("PD202", False, "")
+    assert any("overloaded" in h.text for h in first.hypotheses)
+    scene.hosts = [hosts(traces=HostTraces(numbers={"load1": 2.0, "cores": 2.0}))]
+    assert make(scene.facts(), 1.0).verdict.findings[0].finding.certain

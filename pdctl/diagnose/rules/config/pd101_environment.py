@@ -54,8 +54,14 @@ def _live(expected: dict[str, str], timeouts: dict[str, Timeout]) -> list[str]:
     ]
 
 
+# A value that puts the order of deadlines upside down is told by what it breaks.
 @rule(
-    "PD101", "running environment differs from the profile", Severity.WARNING, ["profile"], role="amplifier"
+    "PD101",
+    "running environment differs from the profile",
+    Severity.WARNING,
+    ["profile"],
+    echo_of=["PD105"],
+    role="amplifier",
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The process was started with other values than the profile holds now, or one was changed live.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.picture import Timeout
-from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.facts.missing import known
 from pdctl.fleet.chain import chain_problems
@@ -27,7 +27,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What else it could be: failures at exactly one timer's value with the chain in order are that timer
     doing its work; look at PD602 and PD603 for what it waited for.
 
-    What to do: `pdctl tune-timeout` proposes the inflight value from measured dwell and adjusts the chain
+    What to do: a value that was set by an admin call is put back by `pdctl deploy`. Otherwise
+    `pdctl tune-timeout` proposes the inflight value from measured dwell and adjusts the chain
     around it; or set the values with `pdctl profile set` and `pdctl deploy`.
     """
     router = facts.router_state
@@ -39,12 +40,28 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         inner = _values(p.timeouts, "PD_PREFILL_", "PD_QUEUE_") | _values(d.timeouts, "PD_DECODE_")
         if lines := tuple(chain_problems(inner | outer)):
-            said.setdefault(lines, set()).update((prefill.name, decode.name))
+            live = (*_set_live(prefill, lines), *_set_live(decode, lines))
+            said.setdefault((*lines, *live), set()).update((prefill.name, decode.name))
     for lines, names in said.items():
+        by_hand = any(line.endswith(_LIVE) for line in lines)
         yield rule.finding(
             " and ".join(sorted(names)),
-            "; ".join(line.partition(": ")[0] for line in lines) + ".",
+            "; ".join(line.partition(": ")[0] for line in lines if not line.endswith(_LIVE)) + ".",
             lines,
-            "pdctl tune-timeout",
+            "pdctl deploy" if by_hand else "pdctl tune-timeout",
             touches=names,
         )
+
+
+_LIVE = "by an admin call since the start"
+
+
+def _set_live(view: EngineView, lines: tuple[str, ...]) -> list[str]:
+    """Which of the values in `lines` were set on the running engine, and are in no file."""
+    state = view.state
+    timeouts = state.timeouts.values() if known(state) else ()
+    return [
+        f"{t.env} of {view.name} was set to {t.value:g} s {_LIVE}"
+        for t in timeouts
+        if t.source == "admin" and any(f"{t.env}=" in line for line in lines)
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
@@ -10,7 +9,6 @@ from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
-_IP = re.compile(r"\bip=(?P<ip>[\d.]+)")
 _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _REMEDY = "start it with --disable-custom-all-reduce (NCCL reduces instead)"
 _LIVE = (
@@ -27,8 +25,7 @@ _LIVE = (
 
 def _hosts(party: Party) -> list[str]:
     """Of its ranks, as Ray writes them."""
-    lines = (e.line for e in party.traces.events)
-    return list(dict.fromkeys(found["ip"] for line in lines if (found := _IP.search(line))))
+    return list(dict.fromkeys(e.values["ip"] for e in party.traces.of("start.rank_host")))
 
 
 @rule("PD419", "ranks cannot share GPU memory", Severity.ERROR, ["logs"])
@@ -56,7 +53,11 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if pools and refused:
             why = ": memory of expandable segments cannot be shared"
         elif spans and not refused:
-            why = f": they are on different hosts ({listed(hosts)})" if hosts else ": they are on different hosts"
+            why = (
+                f": they are on different hosts ({listed(hosts)})"
+                if hosts
+                else ": they are on different hosts"
+            )
         yield rule.finding(
             party.name,
             f"Ranks of {party.name} cannot open each other's GPU memory{why}.",

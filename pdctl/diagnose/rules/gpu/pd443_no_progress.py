@@ -30,7 +30,20 @@ def _hypotheses(facts: Facts, view: EngineView, found: Stall) -> list[Hypothesis
         )
         return [pool, stacks]
     load = Hypothesis("a kernel on the GPU never ends", "nvidia-smi: busy near 100 % at low power is a spin")
-    return [load, stacks]
+    return [*_waits(facts, view), load, stacks]
+
+
+def _waits(facts: Facts, view: EngineView) -> list[Hypothesis]:
+    """Some connectors wait for KV inside a step: the request counts as running."""
+    prefills = [e for e in facts.engines if e.role == "prefill"]
+    if view.role != "decode" or not prefills or any(stall(e.traces) for e in prefills):
+        return []
+    return [
+        Hypothesis(
+            f"it waits for KV that {prefills[0].name} never sends or sends under another name",
+            "py-spy dump it: does it stand in recv? Compare the request's id in both logs",
+        )
+    ]
 
 
 @rule("PD443", "running and no progress", Severity.ERROR, ["readings"], echo_of=_CAUSES, fallback=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import died, failed_before, recovered
+from pdctl.diagnose.lives import died, failed_before, gravity
 from pdctl.diagnose.progress import stands
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import span
@@ -24,6 +24,19 @@ def _fired(facts: Facts, party: Party) -> list[Event]:
     patient = (len(waits) >= _OFTEN and stands(party.traces, facts.at)) or died(party)
     fired = [*party.traces.of(*_FIRED), *(waits if patient else ())]
     return sorted(fired, key=lambda e: e.order)
+
+
+def _compiles(party: Party, first: Event) -> list[Hypothesis]:
+    """A rank that builds kernels comes late to its peers, who do not know why."""
+    jit = [e for e in party.traces.of("start.jit") if e.order < first.order]
+    if not jit:
+        return []
+    return [
+        Hypothesis(
+            f"a rank still compiles kernels ({jit[-1].where}) and comes too late to the others",
+            "compile them before the start (the engine's warm-up command) or start again with the cache full",
+        )
+    ]
 
 
 @rule("PD446", "a watchdog fired", Severity.ERROR, ["logs"], echo_of=_CAUSES, fallback=True)
@@ -57,8 +70,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             quoted([*lines[:3], *work[:2], *blind[:1]], 6),
             f"pdctl restart --co {party.member.cell}",
             since=since(lines),
-            severity=Severity.WARNING if recovered(party) else None,
+            severity=gravity(party),
             hypotheses=[
+                *_compiles(party, lines[0]),
                 Hypothesis(
                     "another rank or host failed or branched off first",
                     f"logs of all ranks and dmesg of all hosts in {when} it",

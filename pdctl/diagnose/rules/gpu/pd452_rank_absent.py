@@ -10,6 +10,31 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
 
+def _still_loading(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    """Ranks that loaded their weights and waited in vain for the others."""
+    lines = facts.events("collective.still_loading")
+    if not lines:
+        return
+    names = writers(lines)
+    yield rule.finding(
+        listed(names),
+        f"Ranks of {listed(names)} loaded their weights and others did not in the same time.",
+        quoted(lines),
+        "see the log and the host memory of the ranks that did not end loading",
+        touches=names,
+        since=since(lines),
+        hypotheses=[
+            Hypothesis(
+                "another rank ended, as for want of host memory", "dmesg -T | grep -i 'killed process'"
+            ),
+            Hypothesis(
+                "a node reads the weights more slowly than the barrier waits",
+                "time a read of one shard on each node; raise the timeout (--dist-timeout) once",
+            ),
+        ],
+    )
+
+
 @rule(
     "PD452",
     "ranks missing at the start",
@@ -27,6 +52,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What to do: find which rank or host did not write anything, and why: not started, ended, or not able to
     reach the address of the first rank.
     """
+    yield from _still_loading(rule, facts)
     lines = facts.events("collective.absent")
     if not lines:
         return

@@ -10,7 +10,9 @@ from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 
-CONNECT = re.compile(r"(?i)new connection|connect(?:ing)? to|connect\(|connect: |startTransfer|Max retries|urlopen")  # PD331
+CONNECT = re.compile(
+    r"(?i)new connection|connect(?:ing)? to|connect\(|connect: |startTransfer|Max retries|urlopen"
+)  # PD331
 _HOSTS = ("host", "VLLM_NIXL_SIDE_CHANNEL_HOST", "VLLM_HOST_IP", "SGLANG_HOST_IP", "HOST_IP", "MASTER_ADDR")
 
 

@@ -91,8 +91,9 @@ def _to_itself(rule: Rule, facts: Facts, several: bool, announced: set[str]) -> 
 def _left_at_localhost(facts: Facts, party: Party, several: bool) -> list[str]:
     """vLLM's NIXL connector announces localhost where nobody says another host."""
     told = party.traces.settings.get("kv_transfer_config.kv_connector", "")
+    nixl = "Nixl" in told or (not told and any(facts.events("pair.engine_id")))
     variable = "VLLM_NIXL_SIDE_CHANNEL_HOST"
-    if not several or "Nixl" not in told or not party.traces.environ or party.role == "decode":
+    if not several or not nixl or not party.traces.environ or party.role == "decode":
         return []
     return (
         [] if variable in party.traces.environ else [f"{party.name}: {variable} is not set: it is localhost"]

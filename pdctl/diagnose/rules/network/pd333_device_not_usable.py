@@ -33,6 +33,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             party.name,
             f"{party.name} sees {listed(devices) or 'an RDMA device'} and cannot use it.",
             [*quoted(lines), *([f"UCX_NET_DEVICES={asked}"] if asked else [])],
-            "UCX_NET_DEVICES=DEVICE:1 with the device that was given to it (ibv_devinfo; show_gids inside it)",
+            "UCX_NET_DEVICES=DEVICE:1 with the device that it was given (ibv_devinfo inside it)",
             since=since(lines),
         )

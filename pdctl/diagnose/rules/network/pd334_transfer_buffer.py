@@ -12,7 +12,7 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import count
 
 _OFTEN = 5  # tries that a busy buffer needs too
-_REMEDY = "make it larger than the KV of the longest prompt: pd_buffer_size, kv_buffer_size, max_tokens_in_buffer"
+_REMEDY = "make it larger than the longest prompt's KV: pd_buffer_size, kv_buffer_size, max_tokens_in_buffer"
 _HELD = (
     Hypothesis(
         "it is smaller than the KV of one prompt",

@@ -8,7 +8,7 @@ from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
-_REMEDY = "set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME on every node, and make its name resolve to that address"
+_REMEDY = "set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME on every node, and make its name resolve to it"
 
 
 @rule("PD336", "ranks cannot build their group", Severity.ERROR, ["logs"], echo_of=["PD309", "PD311"])
@@ -41,7 +41,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             else (
                 Hypothesis(
                     "a node announces an address of another network",
-                    "GLOO_SOCKET_IFNAME in the environment of every rank; getent hosts $(hostname) on each node",
+                    "GLOO_SOCKET_IFNAME of every rank; getent hosts $(hostname) on each node",
                 ),
                 Hypothesis("a firewall stands between the nodes", "nc -zv between them on a high port"),
             ),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.rooms import Failure, Kind, echoes_only, failures
@@ -16,6 +18,7 @@ _MANY = 3
 _STORM = 8  # aborted rooms; fewer are clients that left
 _HEALED = 60.0  # seconds between the last failure and a transfer that worked
 _IDLE = 1800.0  # seconds without a sign of work before the first failure
+_ABOVE = 8  # lines in which a library says why, before the engine says that it failed
 _LONG = 600.0  # seconds of good service after the start: it degraded
 
 
@@ -37,6 +40,10 @@ def _swap(backend: str) -> Hypothesis:
     )
 
 
+_LATE = Hypothesis(
+    "the peer answers later than the transport's timeout under load",
+    "raise the timeout that the line names and send requests one at a time: do they go through?",
+)
 _ECHOES = (
     Hypothesis(
         "a client or the router gave up first (a timeout or a disconnect)",
@@ -67,12 +74,29 @@ def _pause(found: Sequence[Failure], views: Sequence[EngineView]) -> float | Non
     return first - max(marks) if marks and first - max(marks) > _IDLE else None
 
 
+def _before(facts: Facts, found: Sequence[Failure]) -> list[Event]:
+    """The library's own error lines just above the first failure: what to search for."""
+    if not found or found[0].kind in (Kind.ECHO, Kind.ABORT):
+        return []
+    first, party = found[0].event, facts.party(found[0].party)
+    lines = party.traces.of("log.error") if party else ()
+    return [
+        e for e in lines if 0 < first.order - e.order <= _ABOVE and e.where.rpartition(":")[0] == _file(first)
+    ]
+
+
+def _file(event: Event) -> str:
+    return event.where.rpartition(":")[0]
+
+
 def _doubts(facts: Facts, found: Sequence[Failure], views: Sequence[EngineView]) -> list[Hypothesis]:
     if echoes_only(found):
         return [*_ECHOES, _swap(_backend(views))]
     starts = [s for v in views if (s := started(facts, v)) is not None]
     first = since([f.event for f in found])
-    doubts = [_swap(_backend(views))]
+    above = " ".join(e.line for e in _before(facts, found))
+    doubts = [_LATE] if re.search(r"(?i)time ?out|timed out", above) else []
+    doubts.append(_swap(_backend(views)))
     if (pause := _pause(found, views)) is not None:
         doubts.append(
             Hypothesis(
@@ -134,7 +158,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         ", ".join(touched) or "router",
         f"Transfers{f' over {backend}' if backend else ''} fail "
         f"({count(len(real) or len(streams) or len(counted), 'line')}), {said}.",
-        [*quoted([f.event for f in worst]), *quoted(streams, 1), *counted],
+        [*quoted(_before(facts, worst), 2), *quoted([f.event for f in worst]), *quoted(streams, 1), *counted],
         f"pdctl logs {touched[0]}" if touched else "",
         touches=touched,
         since=since([f.event for f in worst] or streams),

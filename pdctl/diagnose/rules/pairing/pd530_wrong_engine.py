@@ -16,7 +16,7 @@ _HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 
 @rule("PD530", "the wrong engine answers the handshake", Severity.ERROR, ["logs"], echo_of=_NAMED)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
-    """Decode asks the address that came with the request, and the engine there is not the one that computed it.
+    """Decode asks the address that came with the request, and another engine answers.
 
     What it looks like: "engine ID mismatch. Expected …, received …". The address is the default (localhost)
     or one that two engines share, so decode asks itself or a neighbour; it recomputes the prompt or fails.

@@ -15,7 +15,20 @@ _START = 120.0  # loading a model may take this long before the port opens
 
 
 # Rules that say why it ended, or that it does.
-_ENDS = ("PD206", "PD210", "PD446", "PD214", "PD212", "PD213", "PD217", "PD211", "PD325", "PD225", "PD226", "PD690")
+_ENDS = (
+    "PD206",
+    "PD210",
+    "PD446",
+    "PD214",
+    "PD212",
+    "PD213",
+    "PD217",
+    "PD211",
+    "PD325",
+    "PD225",
+    "PD226",
+    "PD690",
+)
 _HALF = "the router holds admissions or has cordoned it: a co-restart stopped half way"
 
 
@@ -38,6 +51,12 @@ def _half_way(facts: Facts, view: EngineView | RouterView, unit: Unit) -> str:
     return view.member.cell if held and not unit.wanted and isinstance(view, EngineView) else ""
 
 
+def _asked(facts: Facts, name: str, unit: Unit) -> bool:
+    """Somebody says that they stopped it, and it went without an error."""
+    told = any(c.what == "stopped" and c.party in ("", name) for c in facts.changes)
+    return told and unit.exit in (None, 0, 143, -15)
+
+
 def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -> Finding | None:
     name, at = view.name, facts.at
     age = at - unit.since if unit.since else None
@@ -56,6 +75,8 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
             evidence.append(_HALF)
         # Stopped on purpose is a person's decision: worth saying, not an emergency.
         severity = Severity.ERROR if unit.wanted else Severity.WARNING
+        if _asked(facts, name, unit):
+            severity = Severity.INFO
         said = f"{name} {words}{since}{tail}."
         remedy = _remedy(unit, name, half_way)
         return rule.finding(name, said, evidence, remedy, since=unit.since, severity=severity)

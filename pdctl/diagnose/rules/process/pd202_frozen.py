@@ -39,12 +39,42 @@ def _foreign(unit: Unit | Missing) -> bool:
     return unit.exit == PORT_TAKEN or unit.state in ("absent", "stopped", "failed", "backoff")
 
 
-def _silent(rule: Rule, view: EngineView | RouterView) -> Finding | None:
+_LOAD = 3.0  # runnable threads a core: everything is late
+
+
+def _crowded(facts: Facts, name: str) -> str:
+    """What says that a host has more to do than it can, "" when nothing does: it did not answer in time
+    either, or its load says so.
+    """
+    host = facts.host(name)
+    if host is None:
+        return ""
+    if isinstance(host.clock, Missing) and "did not answer within" in host.clock.reason:
+        return host.clock.reason
+    load, cores = host.traces.numbers.get("load1"), host.traces.numbers.get("cores")
+    crowded = load is not None and cores is not None and load > _LOAD * cores
+    return f"load {load:.0f} on {cores:.0f} cores of {name}" if crowded else ""
+
+
+def _again(view: EngineView | RouterView) -> str:
+    return f"curl -m 30 {view.member.url}/health"
+
+
+def _silent(rule: Rule, facts: Facts, view: EngineView | RouterView) -> Finding | None:
     if view.reach is not Reach.TIMED_OUT or _foreign(view.member.unit):
         return None
     process = view.member.process
     evidence = [f"HTTP: {view.pair.second.detail}"]
     said = f"{view.name} is frozen: its port is open and nothing answers."
+    if crowd := _crowded(facts, view.member.host):
+        tests = [
+            Hypothesis(
+                f"the host is overloaded and {view.name} only late", f"{_again(view)}, when load has gone"
+            ),
+            Hypothesis(f"{view.name} is wedged", "ps -eo pid,stat,%cpu,wchan,args --sort=-%cpu | head -20"),
+        ]
+        said = f"{view.name} does not answer in time, on a host that is overloaded."
+        return rule.finding(view.name, said, [*evidence, crowd], "", hypotheses=tests)
     if known(process):
         return rule.finding(view.name, said, [*evidence, f"process state: {process.status}"], _heal(view))
     tests = [
@@ -92,6 +122,7 @@ def _age(state: Engine) -> float | None:
 
 # Rules that say what it is frozen in.
 _CAUSES = (
+    "PD606",
     *(f"PD{n}" for n in range(440, 452) if n != 443),
     "PD680",
     "PD220",
@@ -121,7 +152,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     if known(facts.router):
         views.append(facts.router)
     for view in views:
-        found = _stopped(rule, view) or _silent(rule, view)
+        found = _stopped(rule, view) or _silent(rule, facts, view)
         if found is None and isinstance(view, EngineView) and known(view.state):
             found = _wedged(rule, view, view.state)
         if found:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import end_in_words, recovered, signal_of
+from pdctl.diagnose.lives import end_in_words, gravity, signal_of
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 _NATIVE = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
@@ -24,6 +24,19 @@ def _hypotheses(number: int | None, name: str) -> list[Hypothesis]:
         "compare the time of the crash with the last start of each peer",
     )
     return [peer, core]
+
+
+def _asserted(party: Party) -> list[Hypothesis]:
+    """A library that ends itself says which of its own limits was passed."""
+    lines = list(party.traces.of("process.assertion"))
+    if not lines:
+        return []
+    return [
+        Hypothesis(
+            f"a library met what it has no room or case for: {lines[0].values['what']}",
+            "search for the assertion with its version; start it with fewer devices (UCX_NET_DEVICES)",
+        )
+    ]
 
 
 def _number(party: Party) -> int | None:
@@ -55,7 +68,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         host = facts.host(party.member.host)
         kernel = [e for e in host.traces.events if e.sign == "kernel.segfault"] if host else []
-        lines = [*party.traces.of("process.signal"), *kernel]
+        lines = [*party.traces.of("process.assertion"), *party.traces.of("process.signal"), *kernel]
         how = end_in_words(party.traces) if signal_of(party.traces) else f"ended by {_NATIVE[number]}"
         yield rule.finding(
             party.name,
@@ -63,6 +76,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             [f"{party.name}: {how}", *quoted(lines)],
             f"pdctl logs {party.name}",
             since=since(lines),
-            severity=Severity.WARNING if recovered(party) else None,
-            hypotheses=_hypotheses(number, party.name),
+            severity=gravity(party),
+            hypotheses=[*_asserted(party), *_hypotheses(number, party.name)],
         )

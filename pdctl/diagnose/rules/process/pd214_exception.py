@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted
 from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import died, fatal, raised, recovered, told
+from pdctl.diagnose.lives import died, fatal, gravity, raised, told
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.rules.process.pd226_error_lines import skew
 
 
 @rule(
@@ -45,8 +46,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             quoted([event, *others]),
             f"pdctl logs {party.name}",
             since=event.at,
-            severity=Severity.WARNING if recovered(party) else None,
+            severity=gravity(party),
             hypotheses=[
+                *skew([event]),
                 Hypothesis(
                     f"{kind}{version} fails on a setting or a request that the message names",
                     "send the request from just before it to a fresh engine alone; compare its settings",

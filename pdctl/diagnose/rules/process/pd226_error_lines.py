@@ -74,10 +74,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         raw = lines[0].line.rpartition("ERROR")[2] or lines[0].line
         said = raw.strip(" :|]")[:160]
+        how = "ended" if dead else "does nothing well"
         yield rule.finding(
             party.name,
-            f"{party.name} {'ended' if dead else 'does nothing well'} after {count(len(lines), 'error')} that no "
-            f"rule knows: {said}",
+            f"{party.name} {how} after {count(len(lines), 'error')} that no rule knows: {said}",
             quoted(lines),
             f"pdctl logs {party.name}",
             since=since(lines),

@@ -15,7 +15,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A drill's fault point is armed on an engine: it will break requests on purpose, or did.
 
     What it looks like: whatever the fault does: stall-transfer and lose-want pin requests on the prefill,
-    lose-done leaves decode waiting, slow-transfer stretches dwell, refuse-pages starves decode.
+    lose-done leaves decode waiting, slow-transfer stretches dwell, refuse-pages starves decode, stop-steps
+    leaves an engine that answers and computes nothing.
 
     What else it could be: nothing; engines without a drill token cannot have one armed.
 

@@ -30,7 +30,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         "the workers' address of it is wrong or it does not run",
         "NATS_SERVER and ETCD_ENDPOINTS of every worker; curl ETCD/health; nats server check connection",
     )
-    plain = Hypothesis("NATS runs without JetStream", "nats-server -js, or nats account info: JetStream enabled?")
+    plain = Hypothesis("NATS runs without JetStream", "nats-server -js; nats account info: is it enabled?")
     nobody = Hypothesis("no worker has registered for that endpoint", "etcdctl get --prefix instances")
     yield rule.finding(
         listed(writers(lines)),

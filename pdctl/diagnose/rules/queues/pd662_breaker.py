@@ -11,7 +11,12 @@ from pdctl.diagnose.lives import died
 from pdctl.diagnose.progress import moves, stall
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
+_SETTLED = 60.0  # seconds in which a router finds workers that became ready
 _TESTS = (
+    Hypothesis(
+        "its policy or discovery offers it no worker of that role",
+        "ask it for its workers (/workers, /list_workers); start it once with --policy random",
+    ),
     Hypothesis(
         "its health check fails where the workers are well", "curl a worker's health from the router's host"
     ),
@@ -23,6 +28,16 @@ def _well(facts: Facts) -> bool:
     return bool(facts.engines) and not any(
         died(e) or stall(e.traces) or e.traces.health not in ("", "ok") for e in facts.engines
     )
+
+
+def _ready_long_ago(facts: Facts, lines: Sequence[Event]) -> bool:
+    """Every engine said that it is ready, a while before the router found none."""
+    if not lines or lines[-1].at is None:
+        return False
+    ready = [
+        max((e.at for e in p.traces.of("net.ready") if e.at is not None), default=None) for p in facts.engines
+    ]
+    return all(at is not None and at + _SETTLED < lines[-1].at for at in ready)
 
 
 def _routers(facts: Facts) -> list[Party]:
@@ -91,7 +106,9 @@ def _why(facts: Facts, router: Party, clients: Sequence[Event], opened: bool) ->
             "send one real generation before traffic; --cb-timeout-duration-secs below clients' retries",
             True,
         )
-    if any(e.traces.health == "ok" or moves(e.traces) for e in facts.engines):
+    if _ready_long_ago(facts, lines) or any(
+        e.traces.health == "ok" or moves(e.traces) for e in facts.engines
+    ):
         return (
             "offers no worker although workers are well.",
             "see how the router checks workers: path, port and timeout of its health check",
