@@ -43,10 +43,11 @@ faults: $(STAMP) hosts
 	results=$$(mktemp); FAULTS_RESULTS=$$results $(BIN)/python -m pytest tests/faults -m "not soak"; \
 	  rc=$$?; $(BIN)/python -m tests.faults.page $$results docs/faults.md; rm -f $$results; exit $$rc
 
-# What diagnose makes of every reported case, and of faults on running fleets.
+# What diagnose makes of every reported case, of faults on a running fleet, and of a real vLLM pair and router.
 cases: $(STAMP) browser
 	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m tests.cases
+	$(BIN)/python -m tests.cases --live
+	$(BIN)/python -m pytest -m slow tests/pdctl/flows/test_public_router.py tests/pdctl/flows/test_vllm_pair.py
 
 # Mixed load with random faults for SOAK_MINUTES (60), from SOAK_SEED (drawn and printed).
 soak: $(STAMP)

@@ -30,7 +30,8 @@ _CONNECTOR = re.compile(
 )
 # What each side has of its own.
 _OWN = re.compile(
-    r"kv_role|kv_rank|kv_port|kv_ip|engine_id|kv_parallel_size|kv_buffer|_port$|host|proxy|module_path|url|seed"
+    r"kv_role|kv_rank|kv_port|kv_ip|engine_id|kv_parallel_size|kv_buffer|_port$|host|proxy|module_path|url|seed",
+    re.IGNORECASE,
 )
 # A Hugging Face cache names the revision in its path.
 _CACHED = re.compile(r"--(?P<name>[^/]+)/snapshots/(?P<revision>\w+)")

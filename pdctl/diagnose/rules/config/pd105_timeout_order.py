@@ -16,6 +16,20 @@ def _values(timeouts: dict[str, Timeout], *prefixes: str) -> dict[str, float]:
     return {t.env: t.value for t in timeouts.values() if t.env.startswith(prefixes)}
 
 
+_LIVE = "by an admin call since the start"
+
+
+def _set_live(view: EngineView, lines: tuple[str, ...]) -> list[str]:
+    """Which of the values in `lines` were set on the running engine, and are in no file."""
+    state = view.state
+    timeouts = state.timeouts.values() if known(state) else ()
+    return [
+        f"{t.env} of {view.name} was set to {t.value:g} s {_LIVE}"
+        for t in timeouts
+        if t.source == "admin" and any(f"{t.env}=" in line for line in lines)
+    ]
+
+
 @rule("PD105", "timeouts out of order", Severity.WARNING, ["engine.state"], role="amplifier")
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The deadlines of one request must fire from the inside out: decode, then prefill, then router.
@@ -51,17 +65,3 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             "pdctl deploy" if by_hand else "pdctl tune-timeout",
             touches=names,
         )
-
-
-_LIVE = "by an admin call since the start"
-
-
-def _set_live(view: EngineView, lines: tuple[str, ...]) -> list[str]:
-    """Which of the values in `lines` were set on the running engine, and are in no file."""
-    state = view.state
-    timeouts = state.timeouts.values() if known(state) else ()
-    return [
-        f"{t.env} of {view.name} was set to {t.value:g} s {_LIVE}"
-        for t in timeouts
-        if t.source == "admin" and any(f"{t.env}=" in line for line in lines)
-    ]

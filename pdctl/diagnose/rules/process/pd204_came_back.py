@@ -49,7 +49,17 @@ def _unasked(rule: Rule, facts: Facts, member: Member, unit: Unit, began: float)
     back = "will be started again in a moment" if waits else f"was started again {age} ago"
     said = f"{member.name} ended unasked and {back}: {unit.last_end()}."
     evidence = [f"last end: {unit.last_end()}", f"restarts that nobody asked for: {unit.restarts}"]
-    return rule.finding(member.name, said, evidence, f"pdctl logs {member.name}", since=began)
+    remedy = f"pdctl logs {member.name}"
+    if not waits and _may_stay_stale(facts, member):
+        evidence.append("engines of its kind do not say whether its peers dropped its old life")
+        remedy = f"pdctl restart --co {member.cell}"
+    return rule.finding(member.name, said, evidence, remedy, since=began)
+
+
+def _may_stay_stale(facts: Facts, member: Member) -> bool:
+    """Whether it has peers that do not show whom they are linked to, as engines of other kinds."""
+    view = facts.engine(member.name)
+    return view is not None and any(not peer.shows_peers for peer in _peers(facts, view) if known(peer.state))
 
 
 def _by_others(rule: Rule, facts: Facts, member: Member, unit: Unit, began: float) -> Finding:
