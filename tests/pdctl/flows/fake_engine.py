@@ -9,6 +9,7 @@ to that instance.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -46,6 +47,8 @@ class Handler(BaseHTTPRequestHandler):
     name = ""
     timeouts: ClassVar[dict[str, float]] = {}
     empty = False
+    told: ClassVar[dict[str, bool]] = {}
+    """Engines that a router was given -> cordoned."""
 
     def named(self) -> dict[str, dict[str, object]]:
         return {NAMES.get(k, k): {"env": k, "value": v} for k, v in self.timeouts.items()}
@@ -65,7 +68,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply({"ready": True, "reasons": []})
         else:
             state = {"instance": self.name, "incarnation": STARTED, "timeouts": self.named()}
-            self.reply(state | ({"admission": "open"} if self.name == "router" else {}))
+            engines = [{"instance": name, "cordoned": held} for name, held in self.told.items()]
+            self.reply(state | ({"admission": "open", "engines": engines} if self.name == "router" else {}))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -76,6 +80,11 @@ class Handler(BaseHTTPRequestHandler):
             for name, value in body.items():
                 self.timeouts[envs[name]] = value
             return self.reply(dict(self.named()))
+        if self.path == "/admin/cordon":
+            if body["engine"] not in self.told:
+                return self.reply({"error": {"code": "unknown_engine", "message": "no"}}, 404)
+            self.told[body["engine"]] = body["cordoned"]
+            return self.reply(body)
         text = "" if self.empty else "Things fall."
         choice = {"text": text, "message": {"content": text}, "finish_reason": "stop"}
         return self.reply({"choices": [choice], "usage": {"completion_tokens": 4}})
@@ -99,6 +108,8 @@ def main(argv: list[str]) -> None:
         if word.startswith("exit="):
             print(f"{Handler.name} cannot start: the test wants it so", flush=True)
             sys.exit(int(word[5:]))
+    named = (word for flag, word in itertools.pairwise(argv) if flag in ("--prefill", "--decode"))
+    Handler.told = {word.partition("=")[0]: False for word in named}
     Handler.empty = "empty" in how
     Handler.timeouts = {k: float(v) for k, v in os.environ.items() if k.endswith("_TIMEOUT")}
     if "late" in how:

@@ -38,14 +38,26 @@ def test_every_stage_that_acts_has_a_deadline() -> None:
 @pytest.mark.parametrize("event", [Event.FAILED, Event.EXPIRED, Event.INTERRUPTED])
 def test_a_failed_hold_changes_nothing_and_any_other_stage_holds(event: Event) -> None:
     assert advance(Machine(), event, "why").stage is Stage.UNTOUCHED
+    assert next_command(advance(Machine(), Event.FAILED), "a") == "pdctl diagnose"
     machine = Machine()
     for stage in ORDER[:-1]:
-        if stage is not Stage.HOLD:
+        if stage is not Stage.HOLD and (stage, event) != (Stage.DRAIN, Event.INTERRUPTED):
             held = advance(machine, event, "why")
             assert (held.stage, held.at, held.reason) == (Stage.HELD, stage, "why")
             assert any("Admissions are held" in line for line in truth(held))
             assert next_command(held, "a").startswith("pdctl ")
         machine = advance(machine, Event.PASSED)
+
+
+def test_an_interrupt_before_anything_was_stopped_changes_nothing() -> None:
+    machine = Machine()
+    for stage in ORDER[:3]:
+        assert machine.stage is stage
+        ended = advance(machine, Event.INTERRUPTED, stopping=False)
+        assert (ended.stage, truth(ended)) == (Stage.UNTOUCHED, ["Nothing was stopped."])
+        assert next_command(ended, "a") == "pdctl restart --co a"
+        machine = advance(machine, Event.PASSED)
+    assert advance(machine, Event.INTERRUPTED).stage is Stage.HELD
 
 
 def test_a_failed_resume_asks_for_resume() -> None:
@@ -68,6 +80,16 @@ def test_no_path_skips_a_stage_or_leaves_an_end(events: list[Event]) -> None:
         if machine.stage is Stage.DONE:
             assert machine.passed == ORDER[:-1]
     assert machine.stage in (*ORDER, *FINAL)
+
+
+def test_a_restarted_cell_that_the_router_was_never_told_of_is_not_ok() -> None:
+    machine = Machine()
+    while not machine.final:
+        machine = advance(machine, Event.PASSED)
+    cell = CellReport("a", machine, {}, 1.0, (), (), (), (), (), "", True, ("p",))
+    assert CoRestartReport((cell,)).exit is Exit.FINDINGS
+    assert "sends nothing there" in truth(machine, True, True, told=False)[0]
+    assert next_command(machine, "a", True, told=False) == "pdctl deploy"
 
 
 @pytest.mark.parametrize(("routed", "code"), [(True, Exit.OK), (False, Exit.FINDINGS)])

@@ -6,7 +6,8 @@ import pytest
 
 from pdctl.errors import ConfigError
 from pdctl.flows.deploy.gate import unready
-from pdctl.flows.deploy.rollback import list_deployments, plan_rollback
+from pdctl.flows.deploy.kept import list_deployments
+from pdctl.flows.deploy.rollback import plan_rollback
 from tests.pdctl.flows.conftest import WAIT, Bench
 
 

@@ -31,7 +31,7 @@ from tests.bench.procs import BenchError, free_ports
 from tests.bench.vllm_proxy import ASK_PREFILL
 from tests.pdctl.flows.same_verdict import same_from_a_bundle
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 WAIT = "900"
 PROXY = Path(vllm_pair.__file__).with_name("vllm_proxy.py")
 
@@ -170,7 +170,7 @@ def test_a_killed_decode_leads_and_comes_back_alone(pair: Pair) -> None:
 
     until(ready, 600.0)
     report = pair.until_leads("decode-0", "PD204")
-    assert "prefill-0" in " ".join(report.verdict.findings[0].finding.evidence) or report.verdict.summary
+    assert "SIGKILL" in report.verdict.summary
 
 
 def test_a_co_restart_heals_it(pair: Pair) -> None:

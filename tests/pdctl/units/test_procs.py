@@ -14,12 +14,13 @@ import pytest
 
 from pdctl import procs
 
-# As a server that sets its process title: /proc/PID/environ is empty from then on.
+# As a server that sets its process title: the beginning of /proc/PID/environ is gone from then on.
 WIPED = """
 import ctypes, pathlib, sys, time
 stat = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
 start, end = int(stat[47]), int(stat[48])
-ctypes.memset(start, 0, end - start)
+environ = pathlib.Path("/proc/self/environ").read_bytes()
+ctypes.memset(start, 0, environ.index(b"PDCTL_UNIT=mine") + 16)
 pathlib.Path(sys.argv[1]).write_text("wiped")
 time.sleep(120)
 """
