@@ -20,7 +20,7 @@ hosts:
 
 test: $(STAMP)
 	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m pytest -m "not soak and not slow" -n 2 --dist loadfile --ignore=tests/hosts
+	$(BIN)/python -m pytest -m "not soak and not slow" -n 3 --dist loadfile --ignore=tests/hosts
 
 # On booted throw-away hosts, with real SSH and systemd; a run of its own, because both take their time.
 test-hosts: $(STAMP) hosts

@@ -150,15 +150,25 @@ class Collected:
         )
 
     def present(self, name: str, text: str) -> str:
-        """A log without the lines of lives before the present one, which are left as empty lines."""
+        """A log without the lines of lives before the present one, which are left as empty lines. Of a unit
+        that ended, or came back unasked, all lives since somebody asked for one are present.
+        """
         declared = self.declared(name)
         unit = self.unit(name).unit if declared else _LOST
-        if declared is None or not known(unit) or unit.state not in _RUNNING:
+        if declared is None or not known(unit):
             return text
-        if unit.restarts and unit.started_by in _UNASKED:
-            return text
+        if unit.state not in _RUNNING or (unit.restarts and unit.started_by in _UNASKED):
+            return _series(text, unit)
         zone = self._gathered[declared.host].answers.of("zone")
         return _from(text, unit, self.manifest.at, min(0, zone if isinstance(zone, int) else 0))
+
+
+def _series(text: str, unit: Unit) -> str:
+    """From the keeper's mark of the life that was asked for; the whole text where it marked none."""
+    lines = text.split("\n")
+    begins = [n for n, line in enumerate(lines) if f"[keeper] {unit.name} started as pid " in line]
+    begin = begins[-1 - unit.restarts] if len(begins) > unit.restarts else 0
+    return "\n" * begin + "\n".join(lines[begin:])
 
 
 def _from(text: str, unit: Unit, near: float, zone: int) -> str:

@@ -54,6 +54,20 @@ _FORMS: tuple[tuple[What, re.Pattern[str]], ...] = (
     (What.JSON, re.compile(r"\.json$")),
     (What.LOG, re.compile(r"\.(log|out|err|txt)$|^(log|journal|stdout|stderr)\b")),
 )
+# What people put beside the documents, and what is of an engine without its name.
+_PROSE = re.compile(
+    r"^(?:notes?|readme|report|issue|description|summary|timeline|todo|questions?|comments?|thread|steps|"
+    r"collect_env|pip[-_](?:freeze|list)|curl)\b",
+    re.I,
+)
+_NAMELESS = re.compile(
+    r"^(?:kubectl|docker|podman|events?|nccl|rank[-_]?\d+|tp[-_]?\d+|systemd|journalctl)\b"
+)
+# As prefill-0-metrics.txt: the name of whose it is, then what it is.
+_JOINED = re.compile(
+    r"^(?P<owner>.+?)[-_](?P<file>(?:log|stdout|stderr|metrics|env|environ|args|cmdline|launch|stacks?|py-?spy|"
+    rf"server_info|v1_loads|state|dmesg|kernel|{_TOOLS})\.(?:log|txt|out|err|prom|json|sh|csv))$"
+)
 _OF_HOST = (What.KERNEL, What.TOOL)
 _OURS = ("bundle.toml", "manifest.json", "fleet.json")
 
@@ -70,9 +84,9 @@ def _stem(file: str) -> str:
 
 def place(path: str) -> Place | None:
     """Where a document belongs; None for what no bundle knows, such as notes and pictures."""
-    if path in _OURS:
-        return None
     parts = PurePosixPath(path).parts
+    if path in _OURS or (parts[0] != "hosts" and _PROSE.search(parts[-1])):
+        return None
     if parts[0] == "hosts" and len(parts) > 2:
         owner, file = parts[1], parts[-1]
         what = _form(file)
@@ -85,8 +99,10 @@ def place(path: str) -> Place | None:
 def _split(file: str) -> tuple[str, str]:
     """prefill-0.log -> (prefill-0, log.log); metrics.prom has no party."""
     owner, dot, rest = file.partition(".")
-    if not dot or _form(file) in _OF_HOST:
+    if not dot or _form(file) in _OF_HOST or _NAMELESS.search(file):
         return "", file
+    if (joined := _JOINED.search(file)) is not None:
+        return joined["owner"], joined["file"]
     if rest in ("log", "out", "err", "txt", "json", "prom", "sh", "env"):
         known = {"prom": ("metrics",), "json": ("state", "server_info", "loads", "v1_loads", "requests")}
         if owner in (

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from pdctl.bundle.documents import Documents
 from pdctl.bundle.manifest import FLEET, MANIFEST, FleetPage, read_fleet, read_manifest
+from pdctl.facts.missing import known
 
 _ROLE = re.compile(r"^(?:prefill|decode|router|engine|p|d)[-_]?\d*$")
 _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.]*\d)")
@@ -20,6 +21,8 @@ _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}(?![\w:])|(?<![\w:])fe80::[0-9a-fA-F:]+"
 )
 _HOME = re.compile(r"/home/(?P<user>[A-Za-z0-9_.-]+)")
+# Who holds the fleet's lock: a login and the machine that pdctl runs on, which is no host of the fleet.
+_HOLDER = re.compile(r"^\S+@\S+")
 # Of no host: this machine, all interfaces, SGLang's rooms without a transfer.
 _NOBODY = re.compile(r"127\.|0\.0\.0\.0$|255\.|2\.2\.2\.2$")
 _MODEL = re.compile(
@@ -44,6 +47,8 @@ def pseudonymous(documents: Documents, users: Iterable[str] = (), models: Iterab
 
     texts = {told(path): told(text) for path, text in documents.texts.items()}
     manifest = replace(read_manifest(texts[MANIFEST]), pseudonyms=True)
+    if known(manifest.run):
+        manifest = replace(manifest, run=_HOLDER.sub("operator@machine", manifest.run))
     return Documents(told(documents.name), texts | {MANIFEST: manifest.to_json()})
 
 

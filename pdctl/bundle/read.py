@@ -41,9 +41,11 @@ def facts_of(documents: Documents, now: float) -> Facts:
     tables = {name: told.parties.get(name, PartyTable()) for name in names}
     roles = {name: tables[name].role or role_of(name) for name in names}
     views: dict[str, tuple[Member, Traces]] = {}
+    # Where nobody says where anybody runs, it is on the only host there is.
+    only = next(iter(hosts)) if len(hosts) == 1 and not any(t.host for t in tables.values()) else HERE
     for name in names:
         seen = traces(name, roles[name], filed[name], tables[name], at, told.gap)
-        views[name] = (_member(name, roles[name], tables[name], seen), seen)
+        views[name] = (_member(name, roles[name], tables[name], seen, only), seen)
     routers = [n for n in names if roles[n] == "router"]
     return Facts(
         fleet=told.source or Path(documents.name).name,
@@ -124,6 +126,7 @@ def _filed(
     hosts: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for name in told.hosts:
         hosts[name] = {}
+    alone = _alone(documents, told)
     for path in sorted(documents.texts):
         where = place(path)
         if where is None:
@@ -136,7 +139,6 @@ def _filed(
             if kept is None or PurePosixPath(path).name not in (ANSWERS, UNITS):
                 hosts[host or HERE][path] = text
         else:
-            alone = next(iter(told.parties), ALONE) if len(told.parties) == 1 else ALONE
             if where.what is What.LOG:
                 text = _COLOUR.sub("", text) if "\x1b" in text else text
                 text = kept.present(where.party, text) if kept is not None else text
@@ -144,7 +146,15 @@ def _filed(
     return parties, hosts
 
 
-def _member(name: str, role: str, table: PartyTable, seen: Traces) -> Member:
+def _alone(documents: Documents, told: Told) -> str:
+    """Whose documents without a name are: the only party's that anybody names."""
+    places = [where for path in documents.texts if (where := place(path)) is not None]
+    named = {w.party for w in places if w.party and w.what not in (What.KERNEL, What.TOOL)}
+    names = list(told.parties) or sorted(named)
+    return names[0] if len(names) == 1 else ALONE
+
+
+def _member(name: str, role: str, table: PartyTable, seen: Traces, only: str = HERE) -> Member:
     unit: Unit | Missing = _UNSEEN
     state = table.state or ("ended" if table.exit is not None else "")
     if state:
@@ -153,7 +163,7 @@ def _member(name: str, role: str, table: PartyTable, seen: Traces) -> Member:
         name=name,
         role=role,
         cell=table.cell,
-        host=table.host or HERE,
+        host=table.host or only,
         url=table.url,
         bootstrap=None,
         expected=_UNSEEN,

@@ -119,9 +119,17 @@ def _show(deploy: Deploy, outcome: Outcome, as_json: bool, begin: float, error: 
         return
     show_plan(deploy.plan, applied=True)
     show_outcome(outcome, changed=deploy.plan.changes > 0)
-    routed = deploy.ctx.fleet.router.kind != "none"
-    front = f"the router serves at {url}" if routed else "no router in the fleet file"
-    print(f"{counted(deploy.plan)} in {seconds:.1f} s; {front}")
+    print(f"{counted(deploy.plan)} in {seconds:.1f} s; {_front(deploy)}")
+
+
+def _front(deploy: Deploy) -> str:
+    """What of the router is true at the end, which a limited deploy may have left alone."""
+    router = deploy.ctx.fleet.router
+    if router.kind == "none":
+        return "no router in the fleet file"
+    if not deploy.states.hosts[router.host].runs(router.name):
+        return f"{router.name} does not run, so nothing is served until `pdctl deploy --limit {router.name}`"
+    return f"the router serves at {router.url}"
 
 
 def _document(deploy: Deploy) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def _again(ctx: typer.Context, s: Session, id: str, yes: bool) -> Exit:
         fleet = context.fleet
         earlier = read_run(fleet.paths.journal, id)
         _check(context, earlier)
-        again = [*earlier.again, *(["--yes"] if yes and earlier.again[0] in _ASK else [])]
+        asks = yes and earlier.again[0] in _ASK and "--yes" not in earlier.again
+        again = [*earlier.again, *(["--yes"] if asks else [])]
         context.say(f"again: pdctl {shlex.join(again)}")
         now = inputs(fleet)
         for name in sorted({*now, *earlier.inputs}):

@@ -13,7 +13,8 @@ from pdctl.exits import Exit
 from pdctl.flows.changing import changing
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.deployment import Deployment
-from pdctl.flows.deploy.rollback import list_deployments, plan_rollback
+from pdctl.flows.deploy.kept import list_deployments
+from pdctl.flows.deploy.rollback import plan_rollback
 from pdctl.remote.journal import Call
 from pdctl.render.table import show_json, show_table
 
@@ -62,6 +63,8 @@ def _list(context: Context, as_json: bool) -> Exit:
         rows = [
             {
                 "id": d.id,
+                "also": list(d.also),
+                "serves": d.serves,
                 "at": d.at,
                 "by": d.by,
                 "what": d.what,
@@ -76,7 +79,7 @@ def _list(context: Context, as_json: bool) -> Exit:
     else:
         table = [
             (
-                "serves" if d is found[0] else "",
+                "serves" if d.serves else "",
                 d.id,
                 _when(d),
                 d.by,

@@ -14,6 +14,7 @@ from pdctl.fleet.load import load_fleet
 from pdctl.fleet.model import Fleet
 from pdctl.flows.context import Context
 from pdctl.render.progress import Progress
+from pdctl.transport.ssh.ask import begin_line
 
 LockWait = Annotated[
     float,
@@ -52,5 +53,6 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError("needs_yes", f"{question} There is no terminal to ask on.", "Add --yes to go on.")
+    begin_line()
     if not typer.confirm(question, err=True):
         raise PdctlError("declined", "Nothing was changed.", exit=Exit.INTERRUPTED)

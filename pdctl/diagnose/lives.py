@@ -21,6 +21,8 @@ _ECHO_TEXTS = re.compile(
     r"|See stack trace|cancelled|Check failed core proc|Connection closed by peer|Connection reset by peer"
     r"|Broken pipe|communicator was aborted|remote process exited|Socket closed|another rank"
 )
+# What is told at this level ended nothing: a router's word of a peer that does not answer.
+_CALM = re.compile(r"^.{0,60}?\b(?:INFO|DEBUG)\b")
 _KILL, _SEGV, _ABRT, _BUS, _TERM = 9, 11, 6, 7, 15
 
 
@@ -64,7 +66,7 @@ def raised(traces: Traces) -> list[Event]:
     messengers = {e.where for e in traces.of("watchdog.fired", "collective.timeout")}
     for event in traces.of("process.raised"):
         name, text = event.values.get("type", ""), event.values.get("message", "")
-        if event.where in messengers:
+        if event.where in messengers or _CALM.match(event.line):
             continue
         echo = _ECHOES.search(name) or _ECHO_TEXTS.search(text)
         (echoes if echo else found).append(event)

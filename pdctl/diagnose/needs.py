@@ -82,6 +82,7 @@ NEEDS: dict[str, Callable[[Facts], list[Lack]]] = {
     "host.reach": _of_hosts("reach"),
     "engine.reach": _always,
     "engine.state": _states,
+    "router.state": lambda facts: _lacks({"router": facts.router_state}),
     "router.requests": _requests,
     "logs": _of_traces(lambda t: t.lines, "no log"),
     "readings": _of_traces(lambda t: t.readings, "no metrics and no statistics in its log"),

@@ -107,13 +107,22 @@ def _idle_pages(view: EngineView, need: int) -> int:
     return max(0, min(spare))
 
 
+def _kept(leg: Leg) -> int:
+    """Tokens that must have a place before the next one is generated: of a request that was put back, what
+    it had generated too.
+    """
+    return leg.prompt_tokens + leg.output_tokens
+
+
 def _no_pages(prefill: Side, decode: tuple[EngineView, Leg]) -> Judgement:
     """Decode grants no place: healthy while its places are in use, a stall when pages lie free."""
     view, leg = decode
     state = view.state
     size = state.pages.page_size if known(state) and known(state.pages) else 1
-    tokens = max(leg.prompt_tokens, prefill[1].prompt_tokens if prefill else 0) + 1
-    need = -(-tokens // size)
+    # Pages are granted in a queue's order: who is first is not told, so the largest need must be covered.
+    waiting = [other for other in view.legs if other.waiting_on == "pages"]
+    tokens = max([prefill[1].prompt_tokens if prefill else 0, *(_kept(other) for other in (leg, *waiting))])
+    need = -(-(tokens + 1) // size)
     spare = _idle_pages(view, need)
     if leg.waiting_on == "pages" and spare > 0 and view.before(leg) is not None and leg.stage_age > 3.0:
         why = f"{view.name} grants it no pages although {spare + need} lie free and it needs {need}"

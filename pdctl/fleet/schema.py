@@ -24,7 +24,7 @@ class Strict(BaseModel):
 
 
 class FleetTable(Strict):
-    """`retain` counts old releases kept on a host beside the current one.
+    """`retain` counts the older deployments kept beside the newest one, over all hosts.
 
     `control` is the host that holds the fleet's lock; the router's when left out.
     """

@@ -43,7 +43,8 @@ class Installed:
 
 @dataclass(frozen=True)
 class Look:
-    """A host at one moment. `env` and `units` are texts by unit, `private` digests by file name.
+    """A host at one moment. `env` and `units` are texts by unit, `private` digests by file name; `changed`
+    says of each env and unit file when it was changed last, Unix seconds.
 
     `newest` is the last deployment recorded there, `manifest` the current release's; `root` is there,
     writable, denied or foreign, as hosttool says it.
@@ -55,6 +56,7 @@ class Look:
     units: dict[str, str]
     newest: dict[str, Any] | None
     manifest: dict[str, Any]
+    changed: dict[str, dict[str, float]]
     model: bool
     root: str
     facts: Facts
@@ -81,6 +83,7 @@ class HostReleases:
             found["units"],
             found["newest"],
             found["manifest"] or {},
+            found["changed"],
             found["model"],
             found["root"],
             Facts(**found["python"]),
@@ -131,8 +134,10 @@ class HostReleases:
             self._tool(hosttool, "activate", {"release": release}, QUICK, "switching the release")
         )
 
-    def prune(self, keep: int) -> Installed:
-        return _installed(self._tool(hosttool, "prune", {"keep": keep}, QUICK, "removing old releases"))
+    def prune(self, oldest: tuple[int, str]) -> Installed:
+        """Keep what deployments from that one on (serial, id) are made of."""
+        ask = {"oldest": oldest}
+        return _installed(self._tool(hosttool, "prune", ask, QUICK, "removing old releases"))
 
     def records(self) -> list[dict[str, Any]]:
         """Every deployment recorded on this host, oldest first."""

@@ -6,7 +6,7 @@ a command line. Each verb takes one object and answers with one:
 look      {root, dists, model}                              everything a deploy decides by, see `look`
 install   {root, manifest, python, base, files, seconds}    make a release of a tree, see `install`
 activate  {root, release}                                   point `current` at a release atomically
-prune     {root, keep}                                      remove what nothing uses any more, see `prune`
+prune     {root, oldest}                                    remove what nothing uses any more, see `prune`
 records   {root}                                            every deployment kept here
 
 Below ROOT: trees/ID (code), venvs/ID (what it needs), releases/ID (manifest.json, links to both), `current`,
@@ -76,9 +76,15 @@ def venv_whole(root: str, name: str) -> bool:
     return os.path.exists(os.path.join(root, "venvs", name, "bin", "python"))
 
 
+def changed(folder: str) -> dict[str, float]:
+    """Unit -> when its file was changed last, also by putting another in its place."""
+    return {n.rpartition(".")[0]: os.lstat(os.path.join(folder, n)).st_ctime for n in names(folder)}
+
+
 def look(ask: Entry) -> Entry:
     """`env` are env files as text, `private` digests of the other files there (tokens), `units` unit files
-    as text, `newest` the last deployment recorded, `manifest` that of the current release."""
+    as text, `changed` when each of both was changed last, `newest` the last deployment recorded, `manifest`
+    that of the current release."""
     root = ask["root"]
     found = listing(root)
     env, private = {}, {}
@@ -99,6 +105,7 @@ def look(ask: Entry) -> Entry:
     manifest = os.path.join(root, "releases", str(found["current"]), "manifest.json")
     return {
         **found,
+        "changed": {k: changed(os.path.join(root, k)) for k in ("env", "units")},
         "env": env,
         "private": private,
         "units": units,
@@ -256,18 +263,21 @@ def sweep(folder: str) -> None:
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
+def needed(kept: list[Entry], oldest: Any) -> list[Entry]:
+    """Records, oldest first, that deployments from `oldest` (serial, id) on are made of: those since, and the
+    one that the host had by then."""
+    older = [r for r in kept if [r["serial"], r["id"]] <= list(oldest)]
+    return kept[max(0, len(older) - 1) :]
+
+
 def prune(ask: Entry) -> Entry:
-    """Keep the newest `keep` + 1 deployments that differ; then every release that one of them, `current` or
-    a unit names, with its tree, venv and wheels, and every tree or venv that a process runs from."""
+    """Keep the records that deployments from `oldest` on need; then every release that one of them, `current`
+    or a unit names, with its tree, venv and wheels, and every tree or venv that a process runs from."""
     root = ask["root"]
-    kept: list[Entry] = []
-    seen: list[Entry] = []
-    for record in reversed(records(ask)["records"]):
-        if record["units"] not in seen and len(seen) <= ask["keep"]:
-            seen.append(record["units"])
-            kept.append(record)
-        else:
-            os.unlink(os.path.join(root, "deployments", record["id"] + ".json"))
+    there = records(ask)["records"]
+    kept = needed(there, ask["oldest"])
+    for record in there[: len(there) - len(kept)]:
+        os.unlink(os.path.join(root, "deployments", record["id"] + ".json"))
     state = listing(root)
     used = {unit["release"] for record in kept for unit in record["units"].values()} | {state["current"]}
     used |= {unit_release(os.path.join(root, "units", name)) for name in names(os.path.join(root, "units"))}
@@ -316,12 +326,14 @@ def running_from(root: str) -> set[str]:
 VERBS = {"look": look, "install": install, "activate": activate, "prune": prune, "records": records}
 
 
-def main(verb: str, ask: str) -> None:
+def main(verb: str, text: str) -> None:
+    ask = json.loads(text)
     try:
-        print(json.dumps(VERBS[verb](json.loads(ask))))
+        print(json.dumps(VERBS[verb](ask)))
     except Problem as problem:
         print(problem, file=sys.stderr)
         sys.exit(3)
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        # What fails on an open file (a full disk) names none.
+        print(f"{error.filename or ask['root']}: {error.strerror}", file=sys.stderr)
         sys.exit(1)

@@ -125,12 +125,14 @@ def relocate(venv: str, target: str) -> None:
                 file.write(data.replace(old, new))
 
 
-def main(verb: str, ask: str) -> None:
+def main(verb: str, text: str) -> None:
+    ask = json.loads(text)
     try:
-        print(json.dumps({"venv": build}[verb](json.loads(ask))))
+        print(json.dumps({"venv": build}[verb](ask)))
     except Problem as problem:
         print(problem, file=sys.stderr)
         sys.exit(3)
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        # What fails on an open file (a full disk) names none.
+        print(f"{error.filename or ask['root']}: {error.strerror}", file=sys.stderr)
         sys.exit(1)

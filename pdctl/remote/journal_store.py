@@ -59,7 +59,9 @@ class Store:
             raise self._unusable(error) from None
 
     def _unusable(self, error: Exception) -> ConfigError:
-        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        reason = str(error)
+        if isinstance(error, OSError):
+            reason = ": ".join(str(word) for word in (error.filename, error.strerror) if word)
         hint = "Move it aside to begin a new journal." if self._path.is_file() else ""
         return ConfigError("journal", f"The journal {self._path} cannot be used: {reason}.", hint)
 

@@ -123,11 +123,13 @@ def act(verb: str, ask: Entry) -> Entry:
 
 
 if __name__ == "__main__":
+    asked = json.loads(sys.argv[2])
     try:
-        print(json.dumps(act(sys.argv[1], json.loads(sys.argv[2]))))
+        print(json.dumps(act(sys.argv[1], asked)))
     except PermissionError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(77)
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        # What fails on an open file (a full disk) names none.
+        print(f"{error.filename or asked['root']}: {error.strerror}", file=sys.stderr)
         sys.exit(1)

@@ -16,7 +16,9 @@ def _cell(cell: CellReport) -> None:
     if cell.ok and out is not None:
         print(f"Cell {cell.cell} restarted together; out of service {out:.1f} s (hold to resume).")
     elif cell.done:
-        print(f"Cell {cell.cell} restarted together; no router runs, so nothing is served.")
+        names = ", ".join(cell.unknown)
+        why = f"the router does not know {names}" if cell.routed else "no router runs, so nothing is served"
+        print(f"Cell {cell.cell} restarted together; {why}.")
     else:
         at = cell.machine.at.value if cell.machine.at else ""
         print(f"Cell {cell.cell} not restarted: {at}: {cell.machine.event}. {cell.machine.reason}".rstrip())

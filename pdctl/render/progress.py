@@ -10,7 +10,8 @@ _CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """`say` prints a line with the seconds since the start; `wait` shows what is being waited for.
+    """`say` prints a line with the seconds since the start; `wait` shows what is being waited for, "" for
+    nothing any more.
 
     Hosts are worked on by threads, so a line goes out whole or not at all.
     """
@@ -34,7 +35,9 @@ class Progress:
             return
         with self._whole:
             if self._tty:
-                self._put(self._cleared() + self._line(text))
+                self._put(self._cleared() + (self._line(text) if text else ""))
+            elif not text:
+                pass
             elif text != self._waiting:
                 self._put(self._line(text) + "\n")
             self._waiting = text

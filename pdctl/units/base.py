@@ -17,6 +17,17 @@ class LogPart:
     cursor: str
 
 
+@dataclass(frozen=True)
+class Drift:
+    """A file of a unit that is not as pdctl writes it, and `what` is wrong with it. `at` is when it was
+    changed last, Unix seconds of the host, None for one that is gone. `ours`: an earlier pdctl wrote it so;
+    None when that is not known."""
+
+    what: str
+    at: float | None = None
+    ours: bool | None = None
+
+
 class Units(Protocol):
     """The units of one host.
 
@@ -25,7 +36,7 @@ class Units(Protocol):
     forgets it. `status()` without names tells of every unit installed on the host.
 
     `specs` has every unit that lies on the host just as `install` would write it, `installed` one of them:
-    a unit whose files were changed or lost is absent, and `drift` says what is wrong with them, a line each.
+    a unit whose files were changed or lost is absent, and `drift` says what is wrong with them.
 
     `log_since` without a cursor is the last `lines` of the log, with one what was added behind it.
     """
@@ -46,7 +57,7 @@ class Units(Protocol):
 
     def installed(self, name: str) -> UnitSpec | None: ...
 
-    def drift(self, name: str) -> list[str]: ...
+    def drift(self, name: str) -> list[Drift]: ...
 
     def start(self, name: str) -> UnitStatus: ...
 

@@ -10,7 +10,7 @@ from pdctl.errors import PdctlError
 from pdctl.fleet.model import HostPaths
 from pdctl.transport.base import Transport, checked
 from pdctl.transport.command import Command
-from pdctl.units.base import LogPart
+from pdctl.units.base import Drift, LogPart
 from pdctl.units.spec import UnitSpec, UnitStatus
 
 QUICK = 30.0
@@ -51,7 +51,7 @@ class ProcessUnits:
         found = {name: self.installed(name) for name in names or self.status()}
         return {name: spec for name, spec in found.items() if spec is not None}
 
-    def drift(self, name: str) -> list[str]:
+    def drift(self, name: str) -> list[Drift]:
         """Nothing: the spec is the unit's only file, and the keeper reads it at every start."""
         return []
 

@@ -16,7 +16,7 @@ from pdctl.fleet.model import HostPaths
 from pdctl.transport.base import Transport
 from pdctl.transport.command import Command
 from pdctl.units import systemfiles, systemhost, systemtool
-from pdctl.units.base import LogPart
+from pdctl.units.base import Drift, LogPart
 from pdctl.units.spec import UnitSpec, UnitStatus
 from pdctl.units.systemd_render import render
 from pdctl.units.systemd_status import parse
@@ -71,22 +71,26 @@ class SystemdUnits:
     def installed(self, name: str) -> UnitSpec | None:
         return self.specs([name]).get(name)
 
-    def drift(self, name: str) -> list[str]:
+    def drift(self, name: str) -> list[Drift]:
         answer = self._tool("files", f"reading {name}", names=[name])
         there = answer["units"][name]
         spec = _spec(there["spec"])
         return self._drift(spec, there, answer["login"]) if spec is not None else []
 
-    def _drift(self, spec: UnitSpec, there: dict[str, Any], login: str) -> list[str]:
+    def _drift(self, spec: UnitSpec, there: dict[str, Any], login: str) -> list[Drift]:
         wanted = render(spec, self._scope, self._paths.root)
         lines = []
         for name, text in wanted.items():
             found = there["files"].get(name)
             if found is None:
-                lines.append(f"{name} is not there")
+                lines.append(Drift(f"{name} is not there"))
             elif found != text.replace(systemhost.LOGIN, login):
-                lines.append(f"{name} is not as pdctl writes it")
-        return lines + [f"{name} is not pdctl's; it will be set aside" for name in there["foreign"]]
+                lines.append(
+                    Drift(f"{name} is not as pdctl writes it", there["times"][name], there["ours"][name])
+                )
+        for name in there["foreign"]:
+            lines.append(Drift(f"{name} is not pdctl's; it will be set aside", there["times"][name], False))
+        return lines
 
     def start(self, name: str) -> UnitStatus:
         return self._move("start", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -19,11 +20,41 @@ def files(host: Host, ask: Ask) -> Ask:
     found: Ask = {}
     for name in host.names(ask["names"]):
         spec = host.spec(name)
-        found[name] = {"spec": read(host.spec_file(name)), "files": {}, "foreign": []}
+        found[name] = {
+            "spec": read(host.spec_file(name)),
+            "files": {},
+            "foreign": [],
+            "times": {},
+            "ours": {},
+        }
         if spec is not None:
             found[name]["files"] = {rel: read(host.path(rel)) for rel in files_of(spec)}
             found[name]["foreign"] = foreign(host, unit_of(host.fleet, spec["role"], name))
+            rels = [*found[name]["files"], *found[name]["foreign"]]
+            found[name]["times"] = {rel: changed_at(host.path(rel)) for rel in rels}
+            found[name]["ours"] = ours(host, name, found[name]["files"])
     return {"login": host.login(), "lasts": host.system or lingers(me()), "units": found}
+
+
+def changed_at(path: str) -> float | None:
+    """When its content was written or put in its place: what copies keep is the time of the content alone."""
+    try:
+        return os.lstat(path).st_ctime
+    except FileNotFoundError:
+        return None
+
+
+def ours(host: Host, name: str, texts: dict[str, str | None]) -> dict[str, bool | None]:
+    """Which files are as they were when this unit was installed; None where that was not noted."""
+    try:
+        noted = json.loads(read(host.noted_file(name)) or "{}")
+    except ValueError:
+        noted = {}
+    return {rel: noted[rel] == digest(text or "") if rel in noted else None for rel, text in texts.items()}
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def foreign(host: Host, unit: str) -> list[str]:
@@ -56,8 +87,11 @@ def install(host: Host, ask: Ask) -> Ask:
     for rel in foreign(host, unit):
         os.replace(host.path(rel), host.path(f"{rel}.set-aside"))
         changed = True
-    for rel, text in ask["files"].items():
-        changed |= write(host.path(rel), text.replace(LOGIN, login), 0o644)
+    texts = {rel: text.replace(LOGIN, login) for rel, text in ask["files"].items()}
+    for rel, text in texts.items():
+        changed |= write(host.path(rel), text, 0o644)
+    noted = json.dumps({rel: digest(text) for rel, text in texts.items()}, indent=1)
+    write(host.noted_file(name), noted, 0o600, login)
     write(host.spec_file(name), ask["spec"], 0o600, login)
     if changed or host.show([unit], ("NeedDaemonReload",))[unit]["NeedDaemonReload"] == "yes":
         host.ctl("daemon-reload")
@@ -101,7 +135,7 @@ def remove(host: Host, ask: Ask) -> Ask:
         discard(host, name, unit)
     host.ctl("daemon-reload")
     env = os.path.join(host.root, "env", f"{name}.env")
-    for path in (host.spec_file(name), env, host.run_file(name), host.lock_file(name)):
+    for path in (host.spec_file(name), env, host.run_file(name), host.lock_file(name), host.noted_file(name)):
         if os.path.lexists(path):
             os.unlink(path)
     return {}

@@ -117,6 +117,10 @@ class Host:
     def run_file(self, name: str) -> str:
         return os.path.join(self.root, "run", f"{name}.json")
 
+    def noted_file(self, name: str) -> str:
+        """Digests of its unit files as they were installed."""
+        return os.path.join(self.root, "run", f"{name}.files")
+
     def lock_file(self, name: str) -> str:
         """Held by the process backend's keeper while it has the unit."""
         return os.path.join(self.root, "run", f"{name}.lock")

@@ -245,7 +245,8 @@ def main(verb: str, ask: Ask) -> int:
         print(trouble, file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        # What fails on an open file (a full disk) names none.
+        print(f"{error.filename or host.root}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 

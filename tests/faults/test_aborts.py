@@ -54,9 +54,9 @@ CASES = [
 class Client:
     """A streaming client on a raw connection that can be closed from outside at any moment."""
 
-    def __init__(self, url: str, request_id: str, prompt: str) -> None:
+    def __init__(self, url: str, request_id: str, prompt: str, tokens: int = 400) -> None:
         host, port = url.removeprefix("http://").split(":")
-        params = {"max_new_tokens": 400, "temperature": 0, "ignore_eos": True}
+        params = {"max_new_tokens": tokens, "temperature": 0, "ignore_eos": True}
         body = json.dumps({"text": prompt, "stream": True, "sampling_params": params})
         headers = {"Content-Type": "application/json", "X-Request-ID": request_id}
         self.connection = http.client.HTTPConnection(host, int(port), timeout=30.0)
@@ -111,7 +111,7 @@ def test_a_prefill_that_has_handed_over_says_so_and_aborts_nothing(bed: Bed) -> 
     bed.heal()
     at, request_id = STAGES[-1], f"abort-late-{time.monotonic_ns()}"
     before = aborted(bed)
-    client = Client(bed.url, request_id, at.prompt)
+    client = Client(bed.url, request_id, at.prompt, tokens=80)
     wait(lambda: stage_of(bed, D, request_id) == "running", 30.0, "it to run", 0.01)
     wait(lambda: not stage_of(bed, P, request_id), 5.0, "the prefill to be done with it", 0.01)
     assert bed.stack.admin(P, "abort", id=request_id) == {"aborted": False}

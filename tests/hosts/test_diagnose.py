@@ -89,7 +89,8 @@ def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]
 def serving(fleet: Fleet, hosts: list[LabHost]) -> Iterator[Fleet]:
     """Healthy, and nothing of this test is left for the next."""
     until(lambda: "PD204" not in fleet.codes() or fleet.heal(), 200.0, "no recent hand restart")
-    assert fleet.diagnose()["verdict"]["status"] == "healthy"
+    document = fleet.diagnose()
+    assert document["verdict"]["status"] == "healthy", document["findings"]
     yield fleet
 
 

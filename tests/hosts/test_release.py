@@ -197,13 +197,38 @@ def test_a_changed_file_of_code_makes_no_environment_anew(plain: Away, hosts: li
     assert hosts[1].sh(f"cat {root}/current/tree/engine/x.py") == "2"
 
 
+def test_what_was_started_from_a_hand_s_files_is_restarted(plain: Away, hosts: list[LabHost]) -> None:
+    """A drop-in and a restart by hand; then a drop-in that nothing was started from yet."""
+    plain.deploy()
+    h2, unit = hosts[1], "pdctl-decode@away-decode-0.service"
+    drop_in = f"/etc/systemd/system/{unit}.d/mine.conf"
+    write = f"printf '[Service]\\nEnvironment=MINE=1\\n' >{drop_in}; systemctl daemon-reload"
+    h2.sh(f"{write}; systemctl restart {unit}")
+    environ = f"tr '\\0' '\\n' </proc/$(systemctl show -P MainPID {unit})/environ"
+    assert "MINE=1" in h2.sh(environ)
+    made, _ = plain.deploy()
+    said = {p.step.id: p.differences for p in made.plan.pending if p.differences}
+    assert said == {
+        "h2/unit/decode-0": (f"{unit}.d/mine.conf is not pdctl's; it will be set aside",),
+        "co-restart/a": (f"decode-0 was started from what somebody else wrote: {unit}.d/mine.conf",),
+    }
+    assert "MINE=1" not in h2.sh(environ)
+    assert plain.deploy()[0].plan.changes == 0
+    pid = h2.sh(f"systemctl show -P MainPID {unit}")
+    h2.sh(write)
+    made, _ = plain.deploy()
+    (pending,) = [p for p in made.plan.pending if not p.step.gate]
+    assert pending.differences[0].endswith("(changed after decode-0 was started, which is not restarted)")
+    assert h2.sh(f"systemctl show -P MainPID {unit}") == pid
+
+
 def test_a_full_disk_stops_before_anything_is_switched(plain: Away, hosts: list[LabHost]) -> None:
     root = "/opt/pdctl/away"
     hosts[1].sh(f"mkdir -p {root} && mount -t tmpfs -o size=1M tmpfs {root}")
     with pytest.raises(PdctlError) as caught:
         plain.deploy()
     said = " ".join((caught.value.message, *caught.value.details))
-    assert "No space left on device" in said and "h2" in said
+    assert "No space left on device" in said and "h2" in said and "None" not in said
     assert hosts[0].sh(f"ls {root}/units 2>/dev/null || true") == "", "the cell is on both hosts"
     hosts[1].sh(f"mount -o remount,size=500M {root}")
     _, outcome = plain.deploy()

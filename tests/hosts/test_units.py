@@ -244,7 +244,7 @@ def test_files_changed_by_hand_are_seen_and_set_right(bench: UnitBench) -> None:
     for script, said in changes.items():
         bench.host.sh(script)
         assert bench.units.installed("decode-0") is None
-        assert [line for line in bench.units.drift("decode-0") if line.startswith(said)] != [], said
+        assert [line for line in bench.units.drift("decode-0") if line.what.startswith(said)] != [], said
         bench.units.install(spec)
         assert bench.units.installed("decode-0") == spec, script
     assert "Nice=5" in bench.host.sh(f"cat {bench.folder}/{unit}.d/override.conf.set-aside")

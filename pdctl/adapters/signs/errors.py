@@ -8,6 +8,7 @@ SIGNS = (
     Sign("log.error", "ERROR", r"\bERROR\b(?!_)"),
     Sign("log.error", '"error"', r'"(?:level|severity)": ?"error"'),
     Sign("log.error", "level=error"),
+    Sign("log.error", "[TRT-LLM] [E]"),
     Sign("log.error", "Failed: "),
     Sign("log.error", ".cpp:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),
     Sign("log.error", ".cc:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),

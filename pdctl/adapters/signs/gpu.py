@@ -10,6 +10,7 @@ SIGNS = (
         "custom_all_reduce",
         r"(?i)(?:cuda error|failed).*(?:invalid argument|invalid resource handle|not supported|peer access)",
     ),
+    Sign("gpu.no_ordinal", "invalid device ordinal"),
     Sign("gpu.no_ipc", "cudaIpc", r"(?i)(?:error|fail|invalid)"),
     Sign(
         "gpu.xid",

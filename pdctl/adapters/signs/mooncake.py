@@ -24,6 +24,12 @@ SIGNS = (
         r"(?:.*\[(?P<errno>\d+)\])?",
     ),
     Sign(
+        "verbs.rtr_failed",
+        "ibv_modify_qp failed",
+        r"failed with (?:error )?(?:\d+ )?(?P<why>Connection timed out|Invalid argument|No route to host|"
+        r"Network is unreachable)",
+    ),
+    Sign(
         "verbs.gid",
         "GID_Index",
         r"device: (?P<device>[\w.-]+),.*GID_Index (?P<index>\d+)\) (?P<gid>[\da-f:]+)",

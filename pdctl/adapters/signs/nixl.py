@@ -56,6 +56,12 @@ SIGNS = (
         r"UCX +ERROR (?P<device>\w+)(?::\d+)?: ibv_\w*(?:modify|create)_qp.*"
         r"(?:No such device|Operation not permitted|Permission denied|Operation not supported)",
     ),
+    Sign(
+        "ucx.device_refused",
+        "ibv_modify_qp failed",
+        r"failed with (?:error )?(?:\d+ )?(?:No such device|Operation not permitted)"
+        r"(?:.*on dev (?P<device>\w+))?",
+    ),
     Sign("ucx.no_path", "no active messages transport", r"transport to (?P<peer>[^:]+)"),
     Sign("ucx.no_path", "Destination is unreachable"),
     Sign("ucx.lanes", "cfg#", r"(?P<where>intra-node|inter-node|self)?\s*cfg#\d+\s+(?P<lanes>.*\(.*)"),

@@ -24,6 +24,8 @@ SIGNS = (
     Sign("start.weights", "Load weight begin"),
     Sign("start.weights", "Starting to load model"),
     Sign("start.weights", "Loading safetensors checkpoint shards"),
+    Sign("start.memory", "host memory for"),
+    Sign("start.memory", "Mounting segment"),
     Sign("start.graphs", "Capture cuda graph begin"),
     Sign("start.graphs", "Capturing CUDA graph"),
     Sign("start.graphs", "torch.compile"),

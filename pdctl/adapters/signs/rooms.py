@@ -19,6 +19,7 @@ SIGNS = (
     Sign("room.kv_failed", "rror", _KV_FAILED),
     Sign("room.kv_failed", "imed out", _KV_FAILED),
     Sign("room.kv_failed", "KVReceiver Exception"),
+    Sign("room.kv_failed", "rror in kv cache transfer for"),
     Sign("room.kv_failed", "Failed to complete transfer"),
     Sign("room.kv_failed", "batch_transfer_sync", r"(?i)fail|error|timed out|ret(?:urn)?\w*[ =:]*-\d"),
     Sign(
@@ -27,6 +28,9 @@ SIGNS = (
         r"(?=.*finish_reason['\"]?\s*[:=]\s*(?:\{.*?)?['\"]length['\"])"
         r"(?=.*completion_tokens['\"]?\s*[:=]\s*[01]\b)",
     ),
+    Sign("cache.stored", "LMCache INFO: ", r"Stored [1-9]\d* out of"),
+    Sign("cache.looked_up", "LMCache hit tokens", r"otal tokens [1-9]\d*,.*LMCache hit tokens: (?P<hit>\d+)"),
+    Sign("cache.no_seed", "PYTHONHASHSEED not set"),
     Sign("transfer.no_buffer", "Failed to allocate memory object"),
     Sign("router.prefill_failed", "prefill_request_failed"),
     Sign(

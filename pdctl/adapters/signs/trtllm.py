@@ -13,11 +13,5 @@ SIGNS = (
         r"(?P<active>\d+) active_requests?\D+scheduled (?P<scheduled>\d+)",
     ),
     Sign("trtllm.small_buffer", "bufferCoverTargetNum", r"will fail"),
-    Sign(
-        "trtllm.transfer_failed",
-        "TensorRT-LLM][ERROR]",
-        r"(?i)(?:generation|context|cache) (?:transfer|receive|send)|(?:receive|send) cache|sendAndRemove"
-        r"|registerMem",
-    ),
     Sign("trtllm.waits_receive", "checkGenTransferStatus"),
 )

@@ -43,12 +43,23 @@ def agreement(fleet: Fleet, states: States, pictures: Pictures) -> Iterator[Line
         p, d = pictures[prefill.name], pictures[decode.name]
         wanted = "both sides see one KV page"
         if isinstance(p, Missing) or isinstance(d, Missing):
-            yield skip(subject, "fingerprint", "not known: both engines must run for it", wanted)
+            silent = [why for e in (prefill, decode) if (why := _silent(states, pictures, e))]
+            why = "; ".join(silent) or "both engines must run for it"
+            yield skip(subject, "fingerprint", f"not known: {why}", wanted)
         elif lines := differences(prefill.name, p, decode.name, d):
             fix = "make them equal in the fleet file, then pdctl deploy"
             yield fail(subject, "fingerprint", "; ".join(lines), wanted, fix)
         else:
             yield ok(subject, "fingerprint", f"model {str(p.fingerprint.get('model'))[:19]} on both", wanted)
+
+
+def _silent(states: States, pictures: Pictures, engine: Engine) -> str:
+    """Why a running engine said nothing of itself; "" when it said it, does not run, or is about to end."""
+    if engine.kind != "bundled":
+        return f"{engine.name} is of kind {engine.kind}, which does not say it"
+    picture, state = pictures[engine.name], states[engine.host]
+    runs = state.pids(engine.name) and engine.name not in state.ending
+    return picture.reason if isinstance(picture, Missing) and runs else ""
 
 
 def _versions(states: States, pictures: Pictures, engine: Engine) -> dict[str, str] | Missing:
@@ -147,14 +158,18 @@ def advertised(fleet: Fleet, states: States, pictures: Pictures) -> Iterator[Lin
     """What a running engine tells its peers to dial, where they are on other machines."""
     for prefill, decode in pairs(fleet, states):
         picture = pictures[prefill.name]
-        if isinstance(picture, Missing) or not apart(states[prefill.host], states[decode.host]):
+        if not apart(states[prefill.host], states[decode.host]):
+            continue
+        subject, wanted = f"{prefill.name} -> {decode.name}", f"an address that {decode.host} can reach"
+        if isinstance(picture, Missing):
+            if prefill.kind == "bundled" and (why := _silent(states, pictures, prefill)):
+                yield skip(subject, "advertised", f"not known: {why}", wanted)
             continue
         for said in filter(None, (picture.bootstrap, picture.address)):
             if loopback(said.rpartition(":")[0]):
                 found = f"{prefill.name} advertises {said}, which leads {decode.host} to itself"
-                wanted = f"an address that {decode.host} can reach"
                 fix = f"set hosts.{prefill.host}.address, then pdctl deploy"
-                yield fail(f"{prefill.name} -> {decode.name}", "advertised", found, wanted, fix)
+                yield fail(subject, "advertised", found, wanted, fix)
                 break
 
 

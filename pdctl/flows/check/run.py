@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from pdctl.adapters.bundled import ask_engine
 from pdctl.adapters.picture import Engine as Picture
-from pdctl.adapters.picture import Sample
+from pdctl.adapters.picture import Reach, Sample
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
 from pdctl.facts.missing import Missing
 from pdctl.fleet.order import refuse_disorder
@@ -57,6 +57,7 @@ def check(
     lines += edges.packets(ctx.fleet, states, walked)
     if transfer is not None:
         lines += probes.lines(ctx, states, walked, transfer)
+    ctx.wait("")
     seconds = time.monotonic() - started
     return CheckReport(ctx.fleet.name, time.time(), seconds, ordered(lines), away)
 
@@ -100,11 +101,20 @@ def _away(host: str, error: PdctlError) -> Line:
 
 
 async def _pictures(ctx: Context, ending: Collection[str]) -> dict[str, Picture | Missing]:
-    """What running engines say of themselves; Missing for those that do not run, or not for long."""
+    """What running engines say of themselves; Missing for those that do not run, or not for long, and with
+    the reason for those that do and do not say it."""
     found: dict[str, Picture | Missing] = dict.fromkeys(ending, Missing("it is about to be stopped"))
     engines = [engine for engine in ctx.fleet.engines() if engine.name not in found]
     async with ctx.async_client() as client:
         asked = (ask_engine(client, engine.url, ASK) for engine in engines)
         samples: list[Sample[Picture]] = await asyncio.gather(*asked)
     pictures = zip(engines, samples, strict=True)
-    return found | {engine.name: sample.picture for engine, sample in pictures}
+    return found | {engine.name: _said(engine.name, sample) for engine, sample in pictures}
+
+
+def _said(name: str, sample: Sample[Picture]) -> Picture | Missing:
+    if not isinstance(sample.picture, Missing):
+        return sample.picture
+    if sample.reach is Reach.TIMED_OUT:
+        return Missing(f"{name} did not answer within {ASK:g} s")
+    return Missing(f"{name} did not answer: {sample.detail or sample.picture.reason}")

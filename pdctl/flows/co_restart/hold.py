@@ -1,11 +1,13 @@
 """The router's side of a co-restart: nothing new reaches the cell from hold to resume.
 
+A router that was never told of the cell sends it nothing, so there is nothing to hold of it.
 A router that is restarted meanwhile has forgotten the hold. It is watched, held again at once, and said so.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Set
 from typing import Any
 
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
@@ -23,7 +25,8 @@ COMING = ("running", "starting", "backoff")
 class Admissions:
     """`alone`: no other cell can serve, so everything is held; else the cell is cordoned.
 
-    `routed` is False once it is known that no router runs. `notes` are for the report.
+    `routed` is False once it is known that no router runs; `unknown` are engines that the running one was
+    never told of. `notes` are for the report.
     """
 
     def __init__(self, ctx: Context, cell: Cell, alone: bool, notes: list[str]) -> None:
@@ -35,10 +38,13 @@ class Admissions:
         self._life = ""
         self._over = threading.Event()
         self._watch: threading.Thread | None = None
+        self._before: set[str] | None = None
         self.routed = True
+        self.unknown: set[str] = set()
 
     def hold(self, seconds: float) -> None:
         """PdctlError when a router that runs cannot be held."""
+        self._before = self._shut(self.state())
         try:
             self._set(True, seconds)
         except UnreachableError as error:
@@ -60,6 +66,27 @@ class Admissions:
         if self.routed:
             self._set(False, seconds)
 
+    def take_back(self, seconds: float) -> bool:
+        """End what `hold` did, also where its order is still under way; whether there was anything to end.
+
+        What was held before stays so. PdctlError when it cannot be seen to have ended.
+        """
+        self.let_go()
+        if self._before is None or not self.routed:
+            return False
+        before = self._before
+        self._set(False, seconds, keeping=before)
+
+        def left() -> str:
+            front = self.state()
+            if front and not self._shut(front) - before:
+                return ""
+            self._set(False, seconds, keeping=before)
+            return "the router holds requests back"
+
+        until(left, seconds)
+        return not before
+
     def let_go(self) -> None:
         """Watch no longer; what is held stays held."""
         self._over.set()
@@ -69,13 +96,27 @@ class Admissions:
     def state(self) -> dict[str, Any]:
         return admin.state(self._ctx, self._router.url)
 
-    def _set(self, held: bool, seconds: float) -> None:
+    def _shut(self, front: dict[str, Any]) -> set[str]:
+        """What keeps requests from the cell as the router says: its own hold, cordoned engines."""
         if self._alone:
-            admin.post(self._ctx, self._router.url, "hold" if held else "resume", timeout=seconds)
+            return {self._router.name} if front.get("admission") == "held" else set()
+        mine = {e.name for e in self._cell.engines}
+        return {e["instance"] for e in front.get("engines", []) if e.get("cordoned")} & mine
+
+    def _set(self, held: bool, seconds: float, keeping: Set[str] = frozenset()) -> None:
+        """`keeping` is what `_shut` tells and stays as it is."""
+        if front := self.state():
+            told = {e["instance"] for e in front.get("engines", [])}
+            # An engine that does both halves alone is none of a router's that pairs.
+            self.unknown = {e.name for e in self._cell.engines if e.role != "both"} - told
+        if self._alone:
+            if self._router.name not in keeping:
+                admin.post(self._ctx, self._router.url, "hold" if held else "resume", timeout=seconds)
             return
         for engine in self._cell.engines:
-            body = {"engine": engine.name, "cordoned": held}
-            admin.post(self._ctx, self._router.url, "cordon", body, timeout=seconds)
+            if engine.name not in self.unknown | keeping:
+                body = {"engine": engine.name, "cordoned": held}
+                admin.post(self._ctx, self._router.url, "cordon", body, timeout=seconds)
 
     def _coming(self) -> bool:
         """Whether the router's supervisor has it or will bring it back."""

@@ -25,7 +25,8 @@ class Start:
 class CellReport:
     """`out_of_service_s` counts from hold to resume, None while still held.
 
-    `routed` is False when no router ran: the engines are new and linked, and still nothing is served.
+    `routed` is False when no router ran: the engines are new and linked, and still nothing is served. So it
+    is for the engines `unknown`, of which the running router was never told.
     `seconds` per stage name, `proof` what was shown free and what could not be observed. `resumed` requests
     outlasted the drain and went on afterwards, `cut` ones failed.
     """
@@ -41,6 +42,7 @@ class CellReport:
     true_now: tuple[str, ...]
     next: str
     routed: bool = True
+    unknown: tuple[str, ...] = ()
     resumed: int = 0
     cut: int = 0
 
@@ -52,7 +54,7 @@ class CellReport:
     @property
     def ok(self) -> bool:
         """Done, and served."""
-        return self.done and self.routed
+        return self.done and self.routed and not self.unknown
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class CoRestartReport:
     def exit(self) -> Exit:
         """OK; INTERRUPTED; TIMEOUT for a deadline; PARTIAL when an earlier cell was done; else FINDINGS.
 
-        FINDINGS too when all went well and no router runs: an operator's script must not take it for served.
+        FINDINGS too when all went well and no router sends requests there: an operator's script must not take
+        it for served.
         """
         if self.done:
             return Exit.OK if self.ok else Exit.FINDINGS
@@ -103,6 +106,7 @@ def _cell(c: CellReport) -> dict[str, Any]:
         "true_now": list(c.true_now),
         "next": c.next,
         "routed": c.routed,
+        "unknown": list(c.unknown),
         "resumed": c.resumed,
         "cut": c.cut,
     }

@@ -21,6 +21,8 @@ from pdctl.flows.co_restart.steps import Steps
 from pdctl.flows.context import Context
 from pdctl.flows.foreign import mixed
 
+# Seconds for each step of taking a hold back.
+BACK = 10.0
 Progress = Callable[[str], None]
 
 
@@ -92,8 +94,6 @@ def _attempt(machine: Machine, act: Callable[[float], None], deadline: float) ->
         return advance(machine, Event.EXPIRED, error.message)
     except PdctlError as error:
         return advance(machine, Event.FAILED, error.message)
-    except KeyboardInterrupt:
-        return advance(machine, Event.INTERRUPTED)
     return advance(machine, Event.PASSED)
 
 
@@ -108,9 +108,13 @@ def _one(ctx: Context, cell: Cell, progress: Progress, drain: float | None, wait
     try:
         while not machine.final:
             stage = machine.stage
-            progress(f"cell {cell.name}: {stage}")
             begin = time.monotonic()
-            machine = _attempt(machine, actions[stage], steps.deadline(stage))
+            try:
+                progress(f"cell {cell.name}: {stage}")
+                machine = _attempt(machine, actions[stage], steps.deadline(stage))
+            except KeyboardInterrupt:
+                # Also between two stages: a hold that nobody ends would outlive the run.
+                machine = advance(machine, Event.INTERRUPTED, stopping=steps.stopping)
             seconds[stage.name.lower()] = time.monotonic() - begin
             if stage is Stage.HOLD:
                 held_at = time.monotonic()
@@ -119,13 +123,28 @@ def _one(ctx: Context, cell: Cell, progress: Progress, drain: float | None, wait
     finally:
         steps.let_go()
     if machine.stage is not Stage.DONE:
-        progress(f"cell {cell.name}: {machine.at} {machine.event}: {machine.reason}")
+        why = f": {machine.reason}" if machine.reason else ""
+        progress(f"cell {cell.name}: {machine.at} {machine.event}{why}")
     return _report(steps, machine, seconds, out)
+
+
+def _taken_back(steps: Steps, machine: Machine) -> tuple[list[str], str]:
+    """Nothing was stopped: what is true once hold and drain were taken back, and what to run next."""
+    following = next_command(machine, steps.cell.name)
+    try:
+        return steps.take_back(BACK), following
+    except PdctlError as error:
+        what = f"What was held could not be opened again: {error.message} `pdctl resume` does it."
+        return [what], "pdctl resume" if machine.event is Event.INTERRUPTED else following
 
 
 def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: float | None) -> CellReport:
     order = [*steps.prefills, *steps.decodes]
     true_now = steps.truth(machine)
+    following = next_command(machine, steps.cell.name, steps.routed, not steps.unknown)
+    if machine.stage is Stage.UNTOUCHED:
+        lines, following = _taken_back(steps, machine)
+        true_now += lines
     if machine.stage is not Stage.DONE:
         true_now += steps.observe()
     return CellReport(
@@ -138,8 +157,9 @@ def _report(steps: Steps, machine: Machine, seconds: dict[str, float], out: floa
         canaries=tuple(steps.canaries),
         notes=tuple(steps.notes),
         true_now=tuple(true_now),
-        next=next_command(machine, steps.cell.name, steps.routed),
+        next=following,
         routed=steps.routed,
+        unknown=tuple(sorted(steps.unknown)),
         resumed=steps.carried.resumed,
         cut=len(steps.carried.cut),
     )

@@ -4,8 +4,9 @@
          -> RESUME -> DONE
 
 Every stage has a deadline. A stage that fails, expires or is interrupted ends in HELD: admissions stay
-held and nothing further is done, because guessing on would send traffic into an unknown state. The one
-exception is HOLD itself: nothing was touched yet, so it ends in UNTOUCHED.
+held and nothing further is done, because guessing on would send traffic into an unknown state. It ends in
+UNTOUCHED instead where HOLD itself did not pass, and where it is interrupted before anything was stopped: the
+hold and the drain are taken back, and the cell serves as before.
 """
 
 from __future__ import annotations
@@ -84,33 +85,41 @@ class Machine:
         return self.stage in FINAL
 
 
-def advance(machine: Machine, event: Event, reason: str = "") -> Machine:
-    """The machine after `event` in its stage; ValueError when it has ended already."""
+def advance(machine: Machine, event: Event, reason: str = "", stopping: bool = True) -> Machine:
+    """The machine after `event` in its stage; ValueError when it has ended already.
+
+    `stopping` is False while nothing was told to stop yet.
+    """
     if machine.final:
         raise ValueError(f"{machine.stage} is final")
     if event is Event.PASSED:
         following = ORDER[ORDER.index(machine.stage) + 1]
         return replace(machine, stage=following, passed=(*machine.passed, machine.stage))
-    end = Stage.UNTOUCHED if machine.stage is Stage.HOLD else Stage.HELD
+    early = machine.stage is Stage.DRAIN or not stopping
+    untouched = machine.stage is Stage.HOLD or (event is Event.INTERRUPTED and early)
+    end = Stage.UNTOUCHED if untouched else Stage.HELD
     return replace(machine, stage=end, at=machine.stage, event=event, reason=reason)
 
 
-def truth(machine: Machine, alone: bool = True, routed: bool = True) -> list[str]:
+def truth(machine: Machine, alone: bool = True, routed: bool = True, told: bool = True) -> list[str]:
     """What is true now, as sentences, from the stages passed; the driver adds what it can observe.
 
-    `alone`: the router holds everything, because no other cell serves. `routed`: a router runs.
+    `alone`: the router holds everything, because no other cell serves. `routed`: a router runs. `told`: it
+    knows the whole cell.
     """
     if machine.stage is Stage.DONE:
         after = "admissions are open" if routed else "and no router runs, so nothing is served"
+        if routed and not told:
+            after = "and the router was never told of it all: it sends nothing there"
         return [f"Both sides run new lives, every edge is linked and answered, {after}."]
     if machine.stage is Stage.UNTOUCHED:
-        if machine.event is Event.FAILED:
-            return ["Nothing was stopped. Admissions are as they were."]
-        return ["Nothing was stopped. The hold may yet reach the router; `pdctl resume` ends it."]
+        return ["Nothing was stopped."]
     done = set(machine.passed)
     lines = ["The cell is cordoned: the router sends it nothing, other cells serve."]
     if not routed:
         lines = ["No router runs, so nothing is served."]
+    elif not told:
+        lines = ["The router was never told of the whole cell: it sends nothing there."]
     elif alone:
         lines = ["Admissions are held: new requests wait at the router until its hold timeout, then fail."]
     if Stage.START_DECODE in done:
@@ -130,10 +139,13 @@ def truth(machine: Machine, alone: bool = True, routed: bool = True) -> list[str
     return lines
 
 
-def next_command(machine: Machine, cell: str, routed: bool = True) -> str:
-    """What to run next; "" when nothing is left to do. A co-restart may always be begun again."""
+def next_command(machine: Machine, cell: str, routed: bool = True, told: bool = True) -> str:
+    """What to run next; "" when nothing is left to do. A co-restart may always be begun again, which is no
+    help where its very first stage fails."""
     if machine.stage is Stage.DONE:
-        return "" if routed else "pdctl deploy"
+        return "" if routed and told else "pdctl deploy"
+    if machine.at is Stage.HOLD and machine.event is not Event.INTERRUPTED:
+        return "pdctl diagnose"
     if machine.at is Stage.RESUME:
         return "pdctl resume"
     return f"pdctl restart --co {cell}"

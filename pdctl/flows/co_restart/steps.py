@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,10 +27,11 @@ from pdctl.flows.co_restart.states import DEADLINES, Machine, Stage, truth
 from pdctl.flows.context import Context
 from pdctl.flows.edge_canary import Canary, send
 from pdctl.flows.waiting import until
-from pdctl.remote.fanout import begin
+from pdctl.remote.fanout import begin, fan_out
 
 T = TypeVar("T")
 DRAIN_DEFAULT = 30.0
+DRAINS = ("draining", "drained")
 
 
 class StageFailed(PdctlError):
@@ -71,6 +72,10 @@ class Steps:
         self.carried = Carried(ctx, cell)
         self._resumes = False
         self._began: dict[str, float] = {}
+        # Whether an engine was told to stop; and orders to drain, which outlive an interrupt.
+        self.stopping = False
+        self._draining: list[Future[None]] = []
+        self._drained: set[str] = set()
         self._admissions = Admissions(ctx, cell, alone, self.notes)
 
     def deadline(self, stage: Stage) -> float:
@@ -79,7 +84,7 @@ class Steps:
         return self._wait if starting and self._wait is not None else DEADLINES[stage]
 
     def truth(self, machine: Machine) -> list[str]:
-        return truth(machine, self.alone, self.routed)
+        return truth(machine, self.alone, self.routed, not self.unknown)
 
     # hold, drain
 
@@ -88,6 +93,8 @@ class Steps:
         for engine in self.cell.engines:
             state = self._state(engine)
             self._was[engine.name] = state.get("incarnation")
+            if state.get("status") in DRAINS:
+                self._drained.add(engine.name)
             limit = (state.get("timeouts") or {}).get("drain") or {}
             self._drain = max(0.0, float(limit.get("value", self._drain)))
         self._remember()
@@ -100,6 +107,27 @@ class Steps:
     def routed(self) -> bool:
         """Whether a router runs that could be held."""
         return self._admissions.routed
+
+    @property
+    def unknown(self) -> set[str]:
+        """Engines of the cell that the running router was never told of."""
+        return self._admissions.unknown
+
+    def take_back(self, seconds: float) -> list[str]:
+        """End the hold and the drains of this run, since nothing was stopped; what is true then.
+
+        What was held or drained before stays so. PdctlError when they cannot be seen to have ended.
+        """
+        wait(self._draining, seconds)
+        # All that were told: what an engine says of itself may be older than the order.
+        told = [e.url for e in self._alive_before() if self._draining and e.name not in self._drained]
+        resumed = fan_out(told, lambda url: admin.post(self._ctx, url, "resume", timeout=seconds))
+        held = self._admissions.take_back(seconds)
+        for error in resumed.values():
+            if isinstance(error, PdctlError):
+                raise error
+        ended = ["the hold"] * held + ["the drain"] * bool(told)
+        return [f"Taken back: {' and '.join(ended)}."] if ended else ["Admissions are as they were."]
 
     def let_go(self) -> None:
         """The run ends here, whatever it came to."""
@@ -133,10 +161,14 @@ class Steps:
             left = self.carried.on_cell()
             after = "they go on after the restart" if self._resumes else "the engines ended them"
             self.notes.append(f"After {grace:g} s still {len(left)} requests on the cell; {after}.")
-        together([e for e in self.cell.engines if self._was.get(e.name)], self._drain_one)
+        self._draining = [begin(partial(self._drain_one, e)) for e in self._alive_before()]
+        wait(self._draining)
         until(self._undrained, seconds, 0.1)
         if self._resumes:
             self.carried.take(left)
+
+    def _alive_before(self) -> list[Engine]:
+        return [e for e in self.cell.engines if self._was.get(e.name)]
 
     def _active(self) -> str:
         """How many requests the router has on this cell, "" for none."""
@@ -165,6 +197,7 @@ class Steps:
                 if status.pid is not None:
                     raise StageFailed("not_stopped", f"{engine.name} still runs as pid {status.pid}.")
 
+        self.stopping = True
         together(engines, one)
 
     def prove(self, seconds: float) -> None:
@@ -284,6 +317,7 @@ class Steps:
         seen = {
             e.name: self.starts[e.name].incarnation if e.name in self.starts else None
             for e in self.cell.engines
+            if e.name not in self.unknown
         }
         behind = caught_up(self._admissions, seen, seconds / 2)
         if behind:
@@ -291,6 +325,11 @@ class Steps:
         self._admissions.resume(seconds / 2)
         if said := self.carried.follow(seconds / 2):
             self.notes.append(said)
+        if self.unknown:
+            self.notes.append(
+                f"The router was never told of {', '.join(sorted(self.unknown))} and sends nothing there "
+                "until the next `pdctl deploy`."
+            )
 
     def observe(self) -> list[str]:
         """What the router and each engine look like now, in one sentence each; never raises."""

@@ -35,17 +35,21 @@ class Collection:
 async def ask_party(
     client: httpx.AsyncClient, server: Server, gap: float, probes: bool, headers: Mapping[str, str]
 ) -> Collection:
-    """Two samples that begin `gap` seconds apart; a first one that nobody answered is not paid for twice."""
+    """Two samples whose answers are `gap` seconds apart, however late the first ones came; a first sample
+    that nobody answered is not paid for twice.
+    """
     found = Collection()
     wanted = [e for e in endpoints(server) if probes or not e.generates]
     found.skipped += [
         Skipped(server.name, e.document, TOKEN) for e in endpoints(server) if e.generates and not probes
     ]
-    begin = time.monotonic()
     first = await _sample(client, server, wanted, 1, headers, found)
     if not answered(first) and all(a.reach is not Reach.REFUSED for a in first.values()):
         return found
-    await asyncio.sleep(max(0.0, begin + gap - time.monotonic()))
+    # What was answered at once is already old when the sample had to wait for another endpoint.
+    slowest = max(a.seconds for a in first.values())
+    age = slowest - max((a.seconds for a in first.values() if a.reach is Reach.OK), default=slowest)
+    await asyncio.sleep(max(0.0, gap - age))
     await _sample(client, server, [e for e in wanted if not e.once], 2, headers, found)
     return found
 
@@ -58,8 +62,9 @@ async def _sample(
     headers: Mapping[str, str],
     into: Collection,
 ) -> dict[str, Answer]:
-    at = time.time()
     answers = await ask(client, wanted, headers=headers)
+    # Not when it was about to be asked: a busy machine may come to it a second later.
+    at = time.time() - max((a.seconds for a in answers.values()), default=0.0)
     for endpoint in wanted:
         answer = answers[endpoint.document]
         document = f"{server.name}/{endpoint.file(number)}" if answer.reach is Reach.OK else ""

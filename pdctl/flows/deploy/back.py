@@ -35,14 +35,15 @@ def put_back(ctx: Context, states: States, group: Group, ways: Ways, journal: Jo
     target = replace(group, units=units, hosts=tuple(dict.fromkeys(u.host for u in units)))
     ctx.say(f"{group.key}: going back to deployment {before.id}")
     routed = group.kind == "router" or _router_runs(there, states)
-    plan = make_plan(group_steps(there, states, target, ways, routed, record=False), gates=True)
+    plan = make_plan(group_steps(there, states, target, ways, routed, back=True), gates=True)
     for error in run_steps(plan.pending, journal, ctx.say).values():
         raise error
     return before.id
 
 
 def _before(ctx: Context, states: States, group: Group) -> tuple[Deployment, tuple[DesiredUnit, ...]]:
-    before = last_good(states)
+    # Not what this run itself has recorded since it looked.
+    before = serving({name: state.found for name, state in states.hosts.items()})
     names = list(ctx.fleet.cells)
     found = {n: e for n, e in before.units() if group.recorded(e, names)} if before else {}
     if before is None or not found:

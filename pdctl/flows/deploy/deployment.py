@@ -1,7 +1,10 @@
 """Deployments as they are recorded on hosts: what served once its gate had passed, and how to want it again.
 
 A record is of one host and whole: every unit that serves there, with its place in the fleet file, its spec,
-its env file and its release. The records of one run share an id, so together they are the fleet.
+its env file and its release. The records of one run share an id; with those that other hosts had by then
+they are the fleet. `before` is the record that the host had until then ("" for none), `beside` are the
+records that hosts with units had at that time: by both, a record that is missing is noticed, and what cannot
+be told exactly any more is no deployment.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -75,7 +78,10 @@ def wanted(name: str, found: Entry) -> DesiredUnit:
 
 @dataclass(frozen=True)
 class Deployment:
-    """`hosts` are the records of those hosts that have one: host -> unit -> entry."""
+    """`hosts` are the records of those hosts that have units: host -> unit -> entry.
+
+    `also` are ids of older deployments that were just the same; `serves`: it is the newest one.
+    """
 
     id: str
     serial: int
@@ -84,6 +90,8 @@ class Deployment:
     what: str
     hosts: dict[str, dict[str, Entry]]
     model: dict[str, str]
+    also: tuple[str, ...] = ()
+    serves: bool = False
 
     def units(self) -> Iterable[tuple[str, Entry]]:
         for units in self.hosts.values():
@@ -93,12 +101,26 @@ class Deployment:
     def releases(self) -> list[str]:
         return sorted({e["release"] for _, e in self.units() if e["release"]})
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return (self.id, *self.also)
+
     def same(self, other: Deployment) -> bool:
         return (self.hosts, self.model) == (other.hosts, other.model)
 
 
-def record(author: Author, fleet: Fleet, host: str, units: Mapping[str, Entry]) -> Entry:
-    model = {"path": fleet.model.path, "name": fleet.model.name}
+def record(
+    author: Author,
+    fleet: Fleet,
+    host: str,
+    units: Mapping[str, Entry],
+    newest: Entry | None,
+    beside: Mapping[str, str],
+) -> Entry:
+    """The record that follows `newest` on `host`, or replaces it when that is of the same author."""
+    before: str | None = ""
+    if newest is not None:
+        before = newest.get("before") if newest["id"] == author.id else newest["id"]
     return {
         "schema": SCHEMA,
         "id": author.id,
@@ -109,7 +131,9 @@ def record(author: Author, fleet: Fleet, host: str, units: Mapping[str, Entry]) 
         "run": author.run,
         "fleet": fleet.name,
         "host": host,
-        "model": model,
+        "model": {"path": fleet.model.path, "name": fleet.model.name},
+        "before": before,
+        "beside": dict(beside),
         "units": dict(units),
     }
 
@@ -120,21 +144,83 @@ def serving(newest: Mapping[str, Entry | None]) -> Deployment | None:
     return _joined(there) if there else None
 
 
-def deployments(records: Mapping[str, Iterable[Entry]]) -> list[Deployment]:
-    """Every deployment of the fleet, newest first (host -> its records, oldest first).
+Records = Mapping[str, Sequence[Entry]]
+Mark = tuple[int, str]  # serial and id, in whose order deployments are
+
+
+def deployments(records: Records, silent: Iterable[str] = ()) -> list[Deployment]:
+    """Those of which every record is there, each as it served, newest first (host -> its records, oldest
+    first). What is the same as a newer one is that one.
 
     A host that a run did not touch keeps its older record, which is then part of that deployment too.
+    `silent` are hosts whose records are not known; the rest is judged without them.
     """
-    made = []
-    for serial in sorted({r["serial"] for found in records.values() for r in found}, reverse=True):
-        upto = {host: [r for r in found if r["serial"] <= serial] for host, found in records.items()}
-        made.append(_joined({host: found[-1] for host, found in upto.items() if found}))
+    made: list[Deployment] = []
+    for number, (found, gone) in enumerate(_all(records, set(silent))):
+        if gone:
+            continue
+        twin = next((n for n, other in enumerate(made) if other.same(found)), None)
+        if twin is None:
+            made.append(replace(found, serves=number == 0))
+        else:
+            made[twin] = replace(made[twin], also=(*made[twin].also, found.id))
     return made
 
 
+def lost(records: Records, silent: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Deployments that cannot be told any more -> hosts where a record of it is missing."""
+    return {found.id: gone for found, gone in _all(records, set(silent)) if gone}
+
+
+def oldest_kept(records: Records, keep: int) -> Mark:
+    """Serial and id of the oldest deployment to be kept, so that `keep` others stay beside the newest."""
+    kept: list[Deployment] = []
+    oldest = (0, "")
+    for found, gone in _all(records, set()):
+        if not gone and not any(found.same(other) for other in kept):
+            if len(kept) > keep:
+                break
+            kept.append(found)
+        oldest = (found.serial, found.id)
+    return oldest
+
+
+def _order(record: Entry) -> Mark:
+    return record["serial"], record["id"]
+
+
+def _all(records: Records, silent: set[str]) -> Iterator[tuple[Deployment, list[str]]]:
+    """Newest first, each with the hosts whose part in it is not known."""
+    for mark in sorted({_order(r) for found in records.values() for r in found}, reverse=True):
+        there, gone = {}, set()
+        for host, found in records.items():
+            upto = [r for r in found if _order(r) <= mark]
+            behind = found[len(upto) :]
+            if behind and behind[0].get("before") != (upto[-1]["id"] if upto else ""):
+                gone.add(host)
+            if upto:
+                there[host] = upto[-1]
+        for made in there.values():
+            gone |= {
+                h for h, id in made.get("beside", {}).items() if _lacks(records, there, mark, made, h, id)
+            }
+        yield _joined(there), sorted(gone - silent)
+
+
+def _lacks(records: Records, there: Mapping[str, Entry], mark: Mark, made: Entry, host: str, id: str) -> bool:
+    """Whether `host` has not the record `id` that stood beside `made` in the deployment at `mark`."""
+    if _order(made) == mark:
+        # A later group of the same run may have written it anew.
+        return host not in there or there[host]["id"] not in (id, made["id"])
+    # An older record is one of a whole run, unless that was cut off while it recorded.
+    if id != made["id"] or not records.get(host):
+        return host in records and not records[host]
+    return _order(records[host][0]) <= _order(made) and id not in [r["id"] for r in records[host]]
+
+
 def _joined(there: Mapping[str, Entry]) -> Deployment:
-    last = max(there.values(), key=lambda r: (r["serial"], r["id"]))
-    hosts = {host: found["units"] for host, found in there.items()}
+    last = max(there.values(), key=_order)
+    hosts = {host: found["units"] for host, found in there.items() if found["units"]}
     about = (last["id"], last["serial"], last["at"], last["by"], last["what"])
     return Deployment(*about, hosts, last["model"])
 

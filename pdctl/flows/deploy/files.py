@@ -12,8 +12,9 @@ from pdctl.flows.deploy.desired import RELEASE, DesiredUnit, token_files
 from pdctl.flows.deploy.look import HostState
 from pdctl.plan.step import Step
 from pdctl.transport.command import MASK
+from pdctl.units.base import Drift
 from pdctl.units.envfile import parse_env
-from pdctl.units.spec import UnitSpec
+from pdctl.units.spec import UnitSpec, UnitStatus
 
 
 def token_steps(ctx: Context, state: HostState, group: str, wave: str) -> list[Step]:
@@ -81,15 +82,27 @@ def _unit_step(ctx: Context, state: HostState, unit: DesiredUnit, group: str, wa
         there = state.specs.get(unit.name)
         if there != unit.spec:
             return unit_differences(there, unit.spec)
-        return ctx.units(state.name).drift(unit.name) if unit.name in state.changed else ()
+        drift = state.drift.get(unit.name, ())
+        return [d.what + _behind(state.status(unit.name), d) for d in drift]
 
     def install() -> None:
         ctx.units(state.name).install(unit.spec)
         state.specs[unit.name] = unit.spec
-        state.changed.discard(unit.name)
+        state.drift.pop(unit.name, None)
 
     id, what = f"{state.name}/unit/{unit.name}", f"install the unit {unit.name}"
     return Step(id, state.name, what, check, install, group=group, wave=wave)
+
+
+def _behind(status: UnitStatus, drift: Drift) -> str:
+    """What a change of a unit's files means for the process that runs, which a deploy may leave as it is."""
+    if status.started_at is None or drift.ours:
+        return ""
+    if drift.at is None or drift.ours is None:
+        return f" (whether {status.name} was started with that cannot be told; it is not restarted for it)"
+    if drift.at <= status.started_at:
+        return ""
+    return f" (changed after {status.name} was started, which is not restarted)"
 
 
 def unit_differences(before: UnitSpec | None, after: UnitSpec) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from typing import Any
 
 from pdctl.fleet.model import Engine, Router
@@ -79,40 +80,100 @@ def _router_step(ctx: Context, group: str) -> Step:
 
 
 def record_steps(
-    ctx: Context, states: States, units: Sequence[DesiredUnit], author: Author, group: str, belongs: Belongs
+    ctx: Context,
+    states: States,
+    units: Sequence[DesiredUnit],
+    author: Author,
+    group: str,
+    belongs: Belongs,
+    back: bool = False,
 ) -> list[Step]:
     """Write down on each host what has passed; `belongs` tells which of a record's units are this group's.
 
-    Pending also when nothing else is: what serves unrecorded has not been through its gate.
+    Pending also when nothing else is: what serves unrecorded has not been through its gate. All hosts of a
+    group are recorded when one has to be; where a group was put `back`, only those that this run changed.
     """
     mine: dict[str, dict[str, Any]] = {host: {} for host in states.hosts}
     for unit in units:
         mine[unit.host][unit.name] = entry(unit)
-    steps = []
-    for host, entries in mine.items():
-        state = states.hosts[host]
-        if entries or any(map(belongs, _recorded(state).values())):
-            steps.append(_record_step(ctx, state, entries, author, group, belongs))
-    return steps
+    there = {h: e for h, e in mine.items() if e or any(map(belongs, _recorded(states.hosts[h]).values()))}
+    pending = any(_unproved(states, h, e, belongs) for h, e in there.items())
+
+    def anew(state: HostState) -> bool:
+        return _of(state, author) if back else pending
+
+    return [
+        _record_step(
+            states.hosts[host],
+            group,
+            ", ".join(entries) or "nothing",
+            partial(_unproved, states, host, entries, belongs),
+            partial(_record, ctx, states, states.hosts[host], mine, author, belongs),
+            anew(states.hosts[host]),
+        )
+        for host, entries in there.items()
+    ]
+
+
+def _of(state: HostState, author: Author) -> bool:
+    return state.newest is not None and state.newest["id"] == author.id
+
+
+def _unproved(states: States, host: str, mine: dict[str, Any], belongs: Belongs) -> bool:
+    """Also what a run that was cut off has recorded on another host and not on this one."""
+    state = states.hosts[host]
+    if {n: e for n, e in _recorded(state).items() if belongs(e)} != mine:
+        return True
+    serial = state.newest["serial"] if state.newest else 0
+    others = [o.newest for o in states.hosts.values() if o.newest and o.newest["serial"] > serial]
+    return any(o.get("beside", {}).get(host) == o["id"] for o in others)
 
 
 def _recorded(state: HostState) -> dict[str, Any]:
     return dict(state.newest["units"]) if state.newest else {}
 
 
+def _after(state: HostState, mine: dict[str, Any], belongs: Belongs) -> dict[str, Any]:
+    return {n: e for n, e in _recorded(state).items() if not belongs(e)} | mine
+
+
+def _record(
+    ctx: Context,
+    states: States,
+    state: HostState,
+    mine: Mapping[str, dict[str, Any]],
+    author: Author,
+    belongs: Belongs,
+) -> None:
+    """With what is, or is just about to be, recorded beside it."""
+    beside = {}
+    for name, other in states.hosts.items():
+        units = _after(other, mine[name], belongs)
+        if units:
+            same = other.newest is not None and other.newest["units"] == units
+            beside[name] = other.newest["id"] if same and other.newest else author.id
+    units = _after(state, mine[state.name], belongs)
+    made = record(author, ctx.fleet, state.name, units, state.newest, beside)
+    path = ctx.fleet.host_paths(state.name).deployment(author.id)
+    ctx.transport(state.name).put(json.dumps(made, indent=1).encode(), path, 0o600)
+    state.newest = made
+
+
 def _record_step(
-    ctx: Context, state: HostState, mine: dict[str, Any], author: Author, group: str, belongs: Belongs
+    state: HostState,
+    group: str,
+    names: str,
+    unproved: Callable[[], bool],
+    write: Callable[[], None],
+    anew: bool,
 ) -> Step:
     def check() -> Sequence[str]:
-        before = {n: e for n, e in _recorded(state).items() if belongs(e)}
-        return [] if before == mine else [f"{state.name}: {', '.join(mine) or 'nothing'} not proved yet"]
+        return [f"{state.name}: {names} not proved yet"] if unproved() else []
 
-    def write() -> None:
-        others = {n: e for n, e in _recorded(state).items() if not belongs(e)}
-        made = record(author, ctx.fleet, state.name, {**others, **mine})
-        path = ctx.fleet.host_paths(state.name).deployment(author.id)
-        ctx.transport(state.name).put(json.dumps(made, indent=1).encode(), path, 0o600)
-        state.newest = made
+    def apply() -> None:
+        # A repair brings what is recorded already, and that keeps its id.
+        if anew or unproved():
+            write()
 
     what = f"record what serves of {group}"
     return Step(
@@ -120,7 +181,7 @@ def _record_step(
         state.name,
         what,
         check,
-        write,
+        apply,
         gate=True,
         group=group,
         wave=f"record {group}",

@@ -81,21 +81,22 @@ def _group(
 
 
 def group_steps(
-    ctx: Context, states: States, group: Group, ways: Ways, routed: bool, record: bool = True
+    ctx: Context, states: States, group: Group, ways: Ways, routed: bool, back: bool = False
 ) -> list[Step]:
     """Files on all hosts at once, starts in order, the gate, the record.
 
-    `routed`: the router serves as it is and is asked too. Hosts that are down are not in it.
+    `routed`: the router serves as it is and is asked too; `back`: to what was recorded before, after a
+    failure. Hosts that are down are not in it.
     """
     key = group.key
     steps = [s for state in states.hosts.values() for s in _host_steps(ctx, state, group)]
-    records = []
-    if record:
-        cells = list(ctx.fleet.cells)
-        records = record_steps(ctx, states, group.units, ways.author, key, lambda e: group.recorded(e, cells))
+    cells = list(ctx.fleet.cells)
+    records = record_steps(
+        ctx, states, group.units, ways.author, key, lambda e: group.recorded(e, cells), back
+    )
     why = ""
     if group.kind == "cell":
-        why = left_held(ctx, group) if not record or any(s.check() for s in records) else ""
+        why = left_held(ctx, group) if back or any(s.check() for s in records) else ""
     if why or (group.kind == "cell" and any(states.runs_old(u) for u in group.units)):
         steps.append(co_restart_step(ctx, states, group.units, group.name, key, why, ways.restart))
     else:

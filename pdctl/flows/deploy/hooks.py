@@ -44,6 +44,16 @@ class Hooks:
             self._changes = str(path)
             yield
 
+    def unusable(self) -> list[str]:
+        """A sentence for each hook that could not be run: nothing is begun while there is one."""
+        said = []
+        for name in NAMES:
+            try:
+                self._find(name)
+            except ConfigError as error:
+                said.append(f"{error.message} Nothing will be changed until it is: {error.hint}")
+        return said
+
     def before(self, what: str, **more: str) -> None:
         """PdctlError with what it said when the hook fails: nothing behind it may be done then."""
         failed = self._run(f"pre-{what}", more)

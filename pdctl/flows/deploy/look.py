@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,8 @@ from pdctl.flows.foreign import is_foreign
 from pdctl.release.host import HostReleases, Installed
 from pdctl.release.runtime import Facts
 from pdctl.remote.fanout import begin, fan_out
+from pdctl.units.base import Drift
+from pdctl.units.envfile import parse_env
 from pdctl.units.spec import UnitSpec, UnitStatus
 
 HTTP = 5.0
@@ -26,8 +29,10 @@ RUNS = ("activating", "active")
 class HostState:
     """What is true of one host as far as pdctl knows: looked at once, then changed with the host.
 
-    `specs` of unit files that cannot be read are None; `changed` are units whose files somebody else changed.
-    `newest` is the last deployment recorded there; `short_lived` says why units would end with the login.
+    `specs` of unit files that cannot be read are None; `drift` is what somebody else changed of a unit's
+    files, `changed` when an env or unit file below the root was, by anybody (Unix seconds of the host).
+    `newest` is the last deployment recorded there, `found` the one when it was looked at; `short_lived` says
+    why units would end with the login.
     """
 
     name: str
@@ -38,12 +43,17 @@ class HostState:
     env: dict[str, str]
     private: dict[str, str]
     specs: dict[str, UnitSpec | None]
-    changed: set[str]
+    changed: dict[str, dict[str, float]]
+    drift: dict[str, list[Drift]]
     newest: dict[str, Any] | None
     model: bool
     facts: Facts
     short_lived: str = ""
     statuses: dict[str, UnitStatus] = field(default_factory=dict)
+    found: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.found = self.newest
 
     def status(self, name: str) -> UnitStatus:
         return self.statuses.get(name, UnitStatus(name, "missing"))
@@ -91,12 +101,36 @@ class States:
         self._documents.pop(unit.name, None)
 
     def runs_old(self, unit: DesiredUnit) -> bool:
+        """Whether its process was started with other inputs than wanted, or from what somebody else wrote."""
         status = self.of(unit)
-        return status.state in (*RUNS, "restarting") and status.inputs != unit.spec.inputs
+        running = status.state in (*RUNS, "restarting")
+        return running and (status.inputs != unit.spec.inputs or bool(self.by_hand(unit)))
+
+    def by_hand(self, unit: DesiredUnit) -> list[str]:
+        """Files that the process that runs was started from and that somebody else wrote."""
+        state, started = self.hosts[unit.host], self.of(unit).started_at
+        if started is None:
+            return []
+        drift = [d for d in state.drift.get(unit.name, ()) if d.ours is False and _before(d.at, started)]
+        found = [d.what.partition(" is not ")[0] for d in drift]
+        recorded = ((state.found or {}).get("units") or {}).get(unit.name)
+        if recorded is None:
+            return found
+        changed = {kind: _before(state.changed[kind].get(unit.name), started) for kind in ("env", "units")}
+        if changed["env"] and unit.name in state.env:
+            known = [_fixed(unit, text) for text in (recorded["env"], unit.env_text())]
+            found += ["its env file"] if _fixed(unit, state.env[unit.name]) not in known else []
+        spec = state.specs.get(unit.name)
+        if changed["units"] and spec is not None and self.ctx.units(unit.host).kind == "process":
+            was = _spec(json.dumps({"schema": 1, **recorded["spec"]}))
+            found += ["its unit file"] if was is not None and spec not in (unit.spec, was) else []
+        return found
 
     def difference(self, unit: DesiredUnit) -> list[str]:
         """Why `unit` does not run as it should, whatever its files say."""
         status = self.of(unit)
+        if self.runs_old(unit) and (files := self.by_hand(unit)):
+            return [f"{unit.name} was started from what somebody else wrote: {', '.join(files)}"]
         if self.runs_old(unit):
             return [f"{unit.name} runs with other inputs than it should have"]
         if status.state in RUNS:
@@ -134,13 +168,23 @@ def _look(ctx: Context, name: str, model: str | None) -> HostState:
         look.env,
         look.private,
         {unit: _spec(text) for unit, text in look.units.items()},
-        {unit for unit in look.units if unit not in there},
+        look.changed,
+        {unit: units.drift(unit) for unit in look.units if unit not in there},
         look.newest,
         look.model,
         look.facts,
         units.short_lived(),
         statuses.result(),
     )
+
+
+def _before(changed: float | None, started: float) -> bool:
+    return changed is not None and changed <= started
+
+
+def _fixed(unit: DesiredUnit, env: str) -> dict[str, str]:
+    """What is read at a start and never changed after it."""
+    return {name: value for name, value in parse_env(env).items() if name not in unit.timeouts}
 
 
 def _spec(text: str) -> UnitSpec | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pdctl.errors import ConfigError, PdctlError
+from pdctl.exits import Exit
 from pdctl.fleet.order import refuse_disorder
 from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.context import Context
@@ -17,6 +18,7 @@ from pdctl.flows.deploy.desired import DesiredUnit, desired_unit
 from pdctl.flows.deploy.files import token_steps
 from pdctl.flows.deploy.group import Group, Ways, group_steps, groups_of
 from pdctl.flows.deploy.hooks import Hooks
+from pdctl.flows.deploy.kept import Retention
 from pdctl.flows.deploy.look import HostState, States, look_at
 from pdctl.flows.deploy.preflight import PREFLIGHT, Preflight, wants_check
 from pdctl.flows.deploy.release import (
@@ -28,7 +30,7 @@ from pdctl.flows.deploy.release import (
     release_for,
     root_step,
 )
-from pdctl.flows.deploy.scope import chosen
+from pdctl.flows.deploy.scope import chosen, strangers, with_router
 from pdctl.flows.deploy.starts import CoRestart
 from pdctl.plan.step import Plan, Step, joined, make_plan
 from pdctl.release.build import package_files
@@ -64,10 +66,14 @@ def restart_cell(ctx: Context, cell: str, wait: float) -> None:
     report = co_restart.run(ctx, cell, ctx.say, wait=wait)
     if not report.done:
         last = report.cells[-1]
+        following = last.next
+        if ctx.journal is not None and report.exit is Exit.INTERRUPTED:
+            # Not the cell alone: this run has more to do, and what its hosts lack is known to it.
+            following = f"pdctl resume {ctx.journal.id}"
         raise PdctlError(
             "co_restart_failed",
             f"Cell {cell} was not restarted: {last.machine.reason or last.machine.event}",
-            f"Next: {last.next}" if last.next else "",
+            f"Next: {following}" if following else "",
             exit=report.exit,
             details=last.true_now,
         )
@@ -106,13 +112,15 @@ def plan_deploy(
     made = {host: wanted.release for host, wanted in releases.items()}
     placed = [u for u in fleet.units() if u.host in states.hosts and u.host not in broken]
     units = {u.name: desired_unit(fleet, u, made.get(u.host)) for u in placed}
-    groups = chosen(fleet, groups_of(fleet, units), limit)
+    groups = chosen(fleet, every := groups_of(fleet, units), limit)
+    new = strangers(states, groups, every)
     hooks = Hooks(ctx, list(fleet.hosts))
     ways = Ways(
         author(ctx, states, "deploy"), wait, hooks.around(restart or partial(restart_cell, wait=wait)), check
     )
+    groups = with_router(groups, every) if new else groups
     deploy = Deploy(ctx, Plan(()), units, tuple(groups), states, ways, broken, hooks)
-    deploy = replace(deploy, notes=tuple(places.forgotten(fleet)))
+    deploy = replace(deploy, notes=(*places.forgotten(fleet), *new))
     return make_deploy(deploy, install_plan(deploy, releases, lock))
 
 
@@ -189,9 +197,10 @@ def make_deploy(deploy: Deploy, before: Plan) -> Deploy:
     checks = make_plan(Preflight(ctx, deploy.states, wanted).steps(), gates=True)
     plan = joined([Plan(before.of(INSTALL)), checks, Plan(before.of(SWITCH)), *plans])
     if plan.pending:
-        prune = [_prune_step(ctx, state) for state in usable(deploy, deploy.groups)]
+        retention = Retention(ctx)
+        prune = [_prune_step(retention, state) for state in usable(deploy, deploy.groups)]
         plan = joined([plan, make_plan(prune, gates=True)])
-    return replace(deploy, plan=plan)
+    return replace(deploy, plan=plan, notes=(*deploy.notes, *deploy.hooks.unusable()))
 
 
 def _group_plan(deploy: Deploy, group: Group, routed: bool) -> Plan:
@@ -212,14 +221,13 @@ def _nothing(blocked: Mapping[str, tuple[str, PdctlError]]) -> PdctlError:
     return PdctlError(error.code, error.message, error.hint, error.exit, [*error.details, *more])
 
 
-def _prune_step(ctx: Context, state: HostState) -> Step:
+def _prune_step(retention: Retention, state: HostState) -> Step:
     """Old releases go after everything has been proved."""
 
     def prune() -> None:
-        state.installed = state.tool.prune(keep)
+        state.installed = state.tool.prune(retention.oldest())
 
-    keep = ctx.fleet.spec.fleet.retain
-    what = f"keep {keep} older deployments"
+    what = f"keep {retention.keep} older deployments"
     return Step(f"{state.name}/prune", state.name, what, lambda: (), prune, True, PRUNE, PRUNE)
 
 

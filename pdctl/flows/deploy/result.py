@@ -13,13 +13,13 @@ from pdctl.exits import Exit
 
 class State(StrEnum):
     """Of a group. `stopped`: by its preflight, and it serves as before; `kept`: it serves, and was not given
-    what another cell had just failed with."""
+    what another cell had just failed with. `not deployed`: a host of it, or the router's, takes no part."""
 
     SAME = "unchanged"
     DONE = "done"
     BACK = "put back"
     FAILED = "failed"
-    BLOCKED = "not reached"
+    BLOCKED = "not deployed"
     STOPPED = "stopped by preflight"
     KEPT = "left as it was"
 

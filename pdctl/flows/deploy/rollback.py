@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,30 +10,18 @@ from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.names import nearest
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.back import last_good
-from pdctl.flows.deploy.deployment import Deployment, deployments, fleet_of, wanted
+from pdctl.flows.deploy.deployment import Deployment, deployments, fleet_of, lost, wanted
 from pdctl.flows.deploy.desired import DesiredUnit
 from pdctl.flows.deploy.files import token_steps
 from pdctl.flows.deploy.group import Group, Ways, groups_of
 from pdctl.flows.deploy.hooks import Hooks
+from pdctl.flows.deploy.kept import records_of
 from pdctl.flows.deploy.look import States, look_at
 from pdctl.flows.deploy.planning import SWITCH, Deploy, author, make_deploy, restart_cell, usable
 from pdctl.flows.deploy.release import current_step
 from pdctl.flows.deploy.scope import chosen
 from pdctl.flows.deploy.starts import CoRestart
 from pdctl.plan.step import Plan, Step, make_plan
-from pdctl.release.host import HostReleases
-from pdctl.remote.fanout import fan_out
-
-
-def list_deployments(ctx: Context) -> tuple[list[Deployment], dict[str, PdctlError]]:
-    """Every deployment that hosts keep, newest first, and why a host could not be asked."""
-
-    def ask(host: str) -> list[dict[str, object]]:
-        return HostReleases(ctx.transport(host), ctx.fleet.hosts[host]).records()
-
-    found = fan_out(ctx.fleet.hosts, ask)
-    records = {h: r for h, r in found.items() if not isinstance(r, PdctlError)}
-    return deployments(records), {h: e for h, e in found.items() if isinstance(e, PdctlError)}
 
 
 def plan_rollback(
@@ -48,10 +36,11 @@ def plan_rollback(
 
     ConfigError when there is no such deployment; UnreachableError when a host of what goes back is silent.
     """
-    known, _ = list_deployments(ctx)
+    records, silent = records_of(ctx)
+    known = deployments(records, silent)
     states = look_at(ctx, ctx.fleet.hosts)
-    target = _target(known, last_good(states), id)
-    _check_hosts(ctx, target)
+    now = last_good(states)
+    target = _target(known, now, id, lost(records, silent))
     there = replace(ctx, fleet=fleet_of(ctx.fleet, target))
     units = {name: wanted(name, entry) for name, entry in target.units()}
     groups = chosen(there.fleet, groups_of(there.fleet, units), limit)
@@ -67,32 +56,32 @@ def plan_rollback(
     states = States(there, states.hosts, states.down)
     broken = _gone(states, list(units.values()))
     deploy = Deploy(there, Plan(()), units, tuple(groups), states, ways, broken, hooks, "rollback")
-    return make_deploy(deploy, make_plan(_switch(deploy))), target
+    deploy = make_deploy(deploy, make_plan(_switch(deploy)))
+    if now is not None and target.same(now) and not deploy.plan.changes:
+        said = f"Deployment {id or target.id} is what serves already."
+        deploy = replace(deploy, notes=(*deploy.notes, said))
+    return deploy, target
 
 
-def _target(known: Sequence[Deployment], now: Deployment | None, id: str | None) -> Deployment:
+def _target(
+    known: Sequence[Deployment], now: Deployment | None, id: str | None, gone: Mapping[str, Sequence[str]]
+) -> Deployment:
+    """`gone` are deployments that hosts lack a record of."""
+    retain = "`pdctl rollback --list` shows those that hosts keep; `retain` under [fleet] says how many."
+    if id is not None and id in gone:
+        what = f"Deployment {id} cannot be told any more: its record on {', '.join(gone[id])} is gone."
+        raise ConfigError("no_deployment", what, retain)
     if id is not None:
         for each in known:
-            if each.id == id:
+            if id in each.ids:
                 return each
-        hint = nearest(id, [d.id for d in known]) if known else "Nothing has been deployed yet."
+        names = [name for d in known for name in d.ids]
+        hint = nearest(id, names) if known else "Nothing has been deployed yet."
         raise ConfigError("no_deployment", f"There is no deployment {id}.", hint)
     for each in known:
         if now is None or not each.same(now):
             return each
-    raise ConfigError(
-        "no_deployment",
-        "There is no earlier deployment to go back to.",
-        "`pdctl rollback --list` shows those that hosts keep; `retain` under [fleet] says how many.",
-    )
-
-
-def _check_hosts(ctx: Context, target: Deployment) -> None:
-    gone = [host for host in target.hosts if host not in ctx.fleet.hosts]
-    if gone:
-        raise ConfigError(
-            "no_host", f"Deployment {target.id} has units on {gone[0]}, which the fleet file no longer names."
-        )
+    raise ConfigError("no_deployment", "There is no earlier deployment to go back to.", retain)
 
 
 def _reach(ctx: Context, states: States, group: Group) -> None:

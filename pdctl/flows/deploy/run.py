@@ -15,10 +15,10 @@ from pdctl.flows.deploy.group import Group
 from pdctl.flows.deploy.planning import INSTALL, PREFLIGHT, PRUNE, SWITCH, Deploy, why_not
 from pdctl.flows.deploy.release import current_step
 from pdctl.flows.deploy.result import GroupResult, HostResult, Outcome, State
+from pdctl.flows.deploy.scope import words_of
 from pdctl.plan.run import run_steps
 from pdctl.plan.step import make_plan
 from pdctl.remote.journal import Journal
-from pdctl.units.spec import UnitSpec
 
 _WELL = (State.SAME, State.DONE)
 
@@ -147,7 +147,8 @@ class Rollout:
         """Whether the wanted router knows the cell `key` otherwise than the one that is installed."""
         new = router.units[0].spec
         old = self._states.hosts[router.units[0].host].specs.get(new.name)
-        return _words(old, key) != _words(new, key)
+        cell = key.partition(" ")[2]
+        return words_of(old, cell) != words_of(new, cell)
 
     def _back(self, group: Group, error: PdctlError) -> GroupResult:
         states, ways = self._states, self._deploy.ways
@@ -203,12 +204,6 @@ class Rollout:
             word = "not reached" if state is None else "failed" if error else "ok"
             rows.append(HostResult(name, word, current, error.message if error else ""))
         return rows
-
-
-def _words(spec: UnitSpec | None, key: str) -> list[str]:
-    """What a router is told of one cell: `--prefill NAME=…,CELL`."""
-    cell = key.partition(" ")[2]
-    return [w for w in spec.argv if w.endswith(f",{cell}")] if spec else []
 
 
 def _let_through(error: PdctlError) -> None:

@@ -61,7 +61,7 @@ def _record(ctx: Context, state: HostState, before: Mapping[str, str], made: Aut
         name: {**found, "env": state.env[name]} if before.get(name) == found["env"] else found
         for name, found in state.newest["units"].items()
     }
-    document = record(made, ctx.fleet, state.name, units)
+    document = record(made, ctx.fleet, state.name, units, state.newest, {})
     path = ctx.fleet.host_paths(state.name).deployment(made.id)
     with doing(ctx, f"{state.name}/record", state.name, "record what serves"):
         ctx.transport(state.name).put(json.dumps(document, indent=1).encode(), path, 0o600)

@@ -17,8 +17,16 @@ def possible() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
+def begin_line() -> None:
+    """A question stands on a line of its own: what is being waited for is shown without an end of line."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
 def confirm(question: str) -> bool:
     with _one_at_a_time:
+        begin_line()
         print(f"{question} [yes/no] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() == "yes"
 
@@ -29,6 +37,7 @@ def passphrase(file: str) -> str:
     restore = partial(termios.tcsetattr, fd, termios.TCSADRAIN, termios.tcgetattr(fd))
     with _one_at_a_time:
         atexit.register(restore)
+        begin_line()
         try:
             return getpass.getpass(f"Passphrase of {file}: ", stream=sys.stderr)
         finally:

@@ -55,7 +55,25 @@ def target(host: Host) -> Target:
     if identity and not os.path.exists(identity):
         message = f"hosts.{host.name}.identity_file: there is no {identity}."
         raise ConfigError("identity_missing", message, "Name the private key file, or leave the key out.")
+    if identity and (wrong := no_key(identity)):
+        message = f"hosts.{host.name}.identity_file: {identity} {wrong}."
+        raise ConfigError("identity_no_key", message, "Name the private key file, or leave the key out.")
     return _Resolver().resolve(alias, spec.user, spec.port, identity)
+
+
+def no_key(file: str) -> str:
+    """Why `file`, which is there, cannot be a private key; "" when it may be one."""
+    if os.path.isdir(file):
+        return "is a folder"
+    try:
+        with open(file, "rb") as opened:
+            head = opened.read(4096)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if re.search(rb"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", head, re.MULTILINE):
+        return ""
+    public = re.match(rb"(ssh|ecdsa|sk-ssh|sk-ecdsa)-\S+ \S", head)
+    return "is a public key, not the private one" if public else "is not a private key"
 
 
 class _Shell:
@@ -100,13 +118,25 @@ class _Resolver:
             port=number,
             user=user or found.get("user") or getpass.getuser(),
             known_name=name.lower(),
-            identities=(identity,) if identity else tuple(_files(found.get("identityfile", []))),
+            identities=(identity,) if identity else self._identities(alias, found),
             identities_only=bool(identity) or found.get("identitiesonly") == "yes",
             known_files=(*_files(files), *_files(found.get("globalknownhostsfile", _SYSTEM[1]).split())),
             connect_timeout=float(self._number(alias, found, "connecttimeout", int(CONNECT_TIMEOUT))),
             proxy_command=found.get("proxycommand"),
             jump=self._jump(alias, found.get("proxyjump"), before),
         )
+
+    def _identities(self, alias: str, found: paramiko.SSHConfigDict) -> tuple[str, ...]:
+        """Key files as the configuration names them. One that is no key is passed over like one that is not
+        there, unless nothing else could log in."""
+        files = _files(found.get("identityfile", []))
+        wrong = {file: why for file in files if os.path.exists(file) and (why := no_key(file))}
+        agent = "SSH_AUTH_SOCK" in os.environ and found.get("identitiesonly") != "yes"
+        if wrong and not agent and all(f in wrong or not os.path.exists(f) for f in files):
+            said = ", and ".join(f"{file} {why}" for file, why in wrong.items())
+            message = f"{self._file}: IdentityFile of {alias}: {said}."
+            raise ConfigError("identity_no_key", message, "Name the private key file there.")
+        return tuple(files)
 
     def _lookup(self, alias: str) -> paramiko.SSHConfigDict:
         try:

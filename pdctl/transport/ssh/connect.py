@@ -217,15 +217,14 @@ def _refused(target: Target, host: str, tried: Tried, said: str) -> UnreachableE
             f"Run `ssh-add {tried.locked[0]}` first, or run pdctl in a terminal.",
             details=tried.notes,
         )
-    if not tried.notes:
+    if not tried.offered and not said:
         message = f"{host} ({target}): there is no key to log in with."
-        return UnreachableError(
-            "auth_failed", message, "Name one as hosts.NAME.identity_file, or ssh-add it."
-        )
+        hint = "Name one as hosts.NAME.identity_file, or ssh-add it."
+        return UnreachableError("auth_failed", message, hint, details=[f"tried: {n}" for n in tried.notes])
     reason = f" ({said})" if said else ""
     return UnreachableError(
         "auth_failed",
-        f"{host} ({target}) accepts none of {len(tried.notes)} keys for the user {target.user}{reason}.",
+        f"{host} ({target}) accepts none of {tried.offered} keys for the user {target.user}{reason}.",
         f"Does `ssh {target.alias}` work? hosts.NAME.user and identity_file say who logs in, and how.",
         details=[f"tried: {note}" for note in tried.notes],
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import paramiko
 
 from pdctl.transport.ssh import ask
-from pdctl.transport.ssh.config import Target
+from pdctl.transport.ssh.config import Target, no_key
 
 DEFAULTS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 _TRIES = 3
@@ -19,9 +19,10 @@ _TRIES = 3
 
 @dataclass
 class Tried:
-    """What an authentication error tells: each key that was offered, and each that could not be."""
+    """What an authentication error tells: each key that was offered (so many), and each that could not be."""
 
     notes: list[str] = field(default_factory=list)
+    offered: int = 0
     locked: list[str] = field(default_factory=list)
 
 
@@ -58,7 +59,9 @@ def candidates(target: Target, tried: Tried) -> Iterator[paramiko.PKey]:
     """
     holder = paramiko.Agent()
     try:
-        yield from _in_order(target, {key.asbytes(): key for key in holder.get_keys()}, tried)
+        for key in _in_order(target, {key.asbytes(): key for key in holder.get_keys()}, tried):
+            tried.offered += 1
+            yield key
     finally:
         holder.close()
 
@@ -100,8 +103,9 @@ def _from_file(
     except (paramiko.PasswordRequiredException, TypeError):
         # cryptography says TypeError("Password was not given…") for an encrypted key.
         locked.append(file)
-    except Exception as error:  # noqa: BLE001 - what is no key ends in one of many; it is reported
-        tried.notes.append(f"{file}: {str(error) or type(error).__name__}")
+    except Exception:  # noqa: BLE001 - what is no key ends in one of many, and none says so to a person
+        wrong = no_key(file) or "is damaged, or of a kind that works through an agent only"
+        tried.notes.append(f"{file} {wrong}")
     else:
         tried.notes.append(file)
         yield key

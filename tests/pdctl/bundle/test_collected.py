@@ -71,6 +71,15 @@ def test_the_keeper_s_mark_says_where_a_life_begins_without_any_time() -> None:
     assert lines(facts({"decode-0/log.txt": marked})) == ["decode-0/log.txt:3"]
 
 
+@pytest.mark.parametrize(("restarts", "judged"), [(0, 1), (1, 2), (5, 3)])
+def test_a_unit_that_ended_is_judged_by_the_lives_since_it_was_asked_for(restarts: int, judged: int) -> None:
+    log = "\n".join(
+        line for pid in (5, 6, 7) for line in (f"[keeper] decode-0 started as pid {pid}", "NIXL_ERR_BACKEND")
+    )
+    failed = replace(RUNNING, state="failed", pid=None, exit_code=2, restarts=restarts)
+    assert len(lines(facts({"decode-0/log.txt": log}, unit=failed))) == judged
+
+
 def test_a_host_west_of_utc_loses_no_line_of_its_present_life() -> None:
     west = LINE.format(at="04:59:00")  # five hours behind, and a minute old
     assert lines(facts({"decode-0/log.txt": west}, zone=-5 * 3600)) == ["decode-0/log.txt:1"]

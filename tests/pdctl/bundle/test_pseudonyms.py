@@ -17,7 +17,7 @@ MANIFEST = Manifest(
     (100.0, 101.0),
     1.2,
     1800.0,
-    "",
+    "bob@acmes-laptop (pid 7) for 8 s: pdctl restart --co a",
     (
         Asked("gpu-berlin-7", "facts", "", 0, 100.0, 0.2, 10, "ok", "", "hosts/gpu-berlin-7/answers.json"),
         Asked("prefill-0", "state", "http://192.0.2.41:1/", 1, 100.0, 0.1, 9, "ok", "", "prefill-0/x"),
@@ -56,7 +56,7 @@ def made() -> Documents:
 
 def test_no_real_name_is_left(made: Documents) -> None:
     everything = "\n".join([made.name, *made.texts, *made.texts.values()])
-    for name in ("berlin", "acme", "192.0.2.", "203.0.113", "alice", "secret-llm", "fe80::5054"):
+    for name in ("berlin", "acme", "192.0.2.", "203.0.113", "alice", "bob", "secret-llm", "fe80::5054"):
         assert name not in everything, name
 
 

@@ -18,6 +18,7 @@ from pdctl.facts.reach import Path, Reached
 from pdctl.flows.check.edges import addresses, advertised, agreement, loopback, packets
 from pdctl.flows.check.reach import Ear, Way, Ways
 from pdctl.flows.check.report import CheckReport, Level, fail, ok, skip, warn
+from pdctl.flows.check.run import _said
 from tests.pdctl.diagnose.conftest import Scene
 
 OFF = Missing("refused")
@@ -156,6 +157,28 @@ def test_an_engine_that_advertises_loopback_across_machines_is_caught(pair: Pair
     (line,) = advertised(pair.fleet, pair.states, pair.pictures)
     assert line.level is Level.FAIL and "prefill-0 advertises 127.0.0.1:" in line.found
     pair.change("h2", boot=pair.states["h1"].boot)
+    assert list(advertised(pair.fleet, pair.states, pair.pictures)) == []
+
+
+def test_a_running_engine_that_does_not_answer_is_said_to_be_silent(pair: Pair) -> None:
+    pair.run()
+    late = engine_sample(Answer(Reach.TIMED_OUT, None, "the port is open and nothing answered", 2.0))
+    pair.pictures["prefill-0"] = _said("prefill-0", late)
+    (line,) = advertised(pair.fleet, pair.states, pair.pictures)
+    assert (line.level, line.check) == (Level.SKIP, "advertised")
+    words = "not known: prefill-0 did not answer within 2 s"
+    assert line.found == words == pair.agree("fingerprint").found
+    odd = engine_sample(Answer(Reach.BAD_ANSWER, None, "HTTP 503", 0.1))
+    pair.pictures["decode-0"] = _said("decode-0", odd)
+    assert pair.agree("fingerprint").found == f"{words}; decode-0 did not answer: HTTP 503"
+
+
+def test_an_engine_that_does_not_run_has_nothing_to_say(pair: Pair) -> None:
+    assert list(advertised(pair.fleet, pair.states, pair.pictures)) == []
+    assert "both engines must run for it" in pair.agree("fingerprint").found
+    pair.run()
+    pair.change("h1", ending=frozenset({"prefill-0"}))
+    pair.pictures["prefill-0"] = Missing("it is about to be stopped")
     assert list(advertised(pair.fleet, pair.states, pair.pictures)) == []
 
 

@@ -193,7 +193,7 @@ def test_a_killed_deploy_is_resumed_and_the_runs_name_each_other(
     fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (fleet / "slow").write_text("")
-    first = start("deploy", "--wait", "90")
+    first = start("deploy", "--wait", "90", "--yes")
     until_it_installs(first)
     first.kill()
     first.communicate(timeout=30)
@@ -203,9 +203,9 @@ def test_a_killed_deploy_is_resumed_and_the_runs_name_each_other(
     assert (died["command"], died["state"]) == ("deploy", "died")
     edit(fleet, 'role = "decode"', 'role = "decode"\npages = 64')
     capsys.readouterr()
-    assert main(["resume", died["id"]]) == Exit.OK
+    assert main(["resume", died["id"], "--yes"]) == Exit.OK
     said = capsys.readouterr()
-    assert "again: pdctl deploy --wait 90" in said.err
+    assert "again: pdctl deploy --wait 90 --yes\n" in said.err
     assert "fleet.toml is not what it was in that run" in said.err
     assert "profiles/" not in said.err
     assert "took over the lock of a run that is dead" in said.err

@@ -129,12 +129,22 @@ class Scene:
             "schema": 1, "instance": "router", "role": "router", "incarnation": incarnation("router"),
             "pid": 99, "started_at": AT - 1000, "now": AT, "address": "127.0.0.1:8100",
             "versions": {"engine": "0.1"}, "timeouts": _timeouts(), "admission": "open", "held": 0,
-            "hold_age_s": None, "engines": [],
+            "hold_age_s": None, "engines": [self.told(doc) for doc in self.docs.values()],
             "counters": {
                 "requests_total": 0, "requests_done": 0, "requests_aborted": 0, "requests_failed": {},
                 "retries": 0, "held_total": 0,
             },
             "environ": {},
+        }  # fmt: skip
+
+    @staticmethod
+    def told(doc: dict[str, Any]) -> dict[str, Any]:
+        """An engine as the router sees it."""
+        return {
+            "instance": doc["instance"], "role": doc["role"], "cell": doc["cell"],
+            "url": f"http://{doc['address']}", "bootstrap": doc["bootstrap"],
+            "ready": True, "cordoned": False, "last_ok_age_s": 0.2, "error": None,
+            "incarnation": doc["incarnation"], "active": 0,
         }  # fmt: skip
 
     def route(self, id: str, age: float, stage: str = "dispatched", **over: Any) -> None:

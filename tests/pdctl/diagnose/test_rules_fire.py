@@ -86,7 +86,6 @@ def killed(scene: Scene, leg: Any, peer: Any) -> None:
     scene.processes["decode-0"] = Missing("no process runs")
     scene.units["decode-0"] = Unit("decode-0", "failed", True, None, -9, 5, AT - 20)
     scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False, error="closed")]
-    scene.router["engines"] = []
 
 
 def crash_loop(scene: Scene, leg: Any, peer: Any) -> None:
@@ -127,6 +126,11 @@ def changed_live(scene: Scene, leg: Any, peer: Any) -> None:
     scene.expected["prefill-0"] = {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"}
     scene.docs["prefill-0"]["timeouts"]["inflight"] |= {"value": 110.0, "source": "admin"}
     scene.processes["prefill-0"] = Process(1, "sleeping", AT, {"PD_PREFILL_INFLIGHT_TIMEOUT": "120"})
+
+
+def upside_down_live(scene: Scene, leg: Any, peer: Any) -> None:
+    changed_live(scene, leg, peer)
+    scene.docs["prefill-0"]["timeouts"]["inflight"]["value"] = 60.0
 
 
 def left_held(scene: Scene, leg: Any, peer: Any) -> None:
@@ -209,6 +213,10 @@ def disk(scene: Scene, leg: Any, peer: Any) -> None:
     scene.hosts = [replace(scene.hosts[0], disk=Room("/srv", 1 << 40, 0, 12345))]
 
 
+def unknown_to_router(scene: Scene, leg: Any, peer: Any) -> None:
+    del scene.router["engines"][1]
+
+
 def by_hand(scene: Scene, leg: Any, peer: Any) -> None:
     scene.units["decode-0"] = Unit("decode-0", "running", True, 200, 0, 0, AT - 8, AT - 8, "", "hand")
     scene.docs["decode-0"] |= {"started_at": AT - 8}
@@ -228,9 +236,11 @@ CASES: dict[Make, tuple[str, str, set[str]]] = {
     killed: ("PD201", "SIGKILL", {"PD502"}),
     crash_loop: ("PD203", "model is missing", {"PD502"}),
     legacy_restart: ("PD501", "one was restarted without the other", {"PD602"}),
+    unknown_to_router: ("PD503", "never told of decode-0", set()),
     unlinked: ("PD502", "not linked", set()),
     disagree: ("PD106", "disagree on dtype", {"PD502"}),
     out_of_order: ("PD105", "PD_DECODE_TRANSFER_TIMEOUT=100 must be below", set()),
+    upside_down_live: ("PD105", "PD_DECODE_TRANSFER_TIMEOUT=100 must be below", {"PD101"}),
     environment: ("PD101", "other values than its profile", set()),
     changed_live: ("PD101", "other values than its profile", set()),
     left_held: ("PD604", "holds admissions", set()),
@@ -263,6 +273,15 @@ def test_first_finding_names_the_fault(make_scene: Make, scene: Scene, legs: Any
     assert echoes <= attached
     assert report.exit(type(first.severity).WARNING) == 3
     assert first.evidence and (first.remedy or first.hypotheses)
+
+
+def test_an_order_that_was_inverted_live_is_put_back_by_a_deploy(scene: Scene, legs: Any, peers: Any) -> None:
+    upside_down_live(scene, legs, peers)
+    first = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert first.remedy == "pdctl deploy"
+    assert first.evidence[-1] == (
+        "PD_PREFILL_INFLIGHT_TIMEOUT of prefill-0 was set to 60 s by an admin call since the start"
+    )
 
 
 def test_every_rule_has_a_scene_or_a_case_in_which_it_is_told() -> None:
@@ -307,10 +326,12 @@ def test_a_co_restart_that_stopped_half_way_is_continued(scene: Scene) -> None:
 def test_a_cordoned_cell_that_was_left_half_way_is_continued(scene: Scene) -> None:
     scene.reach["decode-0"] = Reach.REFUSED
     scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)
-    scene.router["engines"] = [
-        {"instance": "decode-0", "role": "decode", "cell": "a", "url": "", "ready": False, "cordoned": True}
-        | {"last_ok_age_s": 20.0, "error": "refused", "incarnation": None, "active": 0, "bootstrap": None}
-    ]
+    scene.router["engines"][1] |= {
+        "ready": False,
+        "cordoned": True,
+        "last_ok_age_s": 20.0,
+        "error": "refused",
+    }
     first = make(scene.facts(), 1.0).verdict.findings[0].finding
     assert (first.code, first.remedy) == ("PD201", "pdctl restart --co a")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from pdctl.facts.machine import Room
 from pdctl.facts.missing import Missing
 from pdctl.facts.ports import TAKEN, Holder, PortState
 from pdctl.facts.process import Process
+from pdctl.facts.reach import Reached
 from pdctl.facts.unit import Unit
 
 AT = 1_700_000_000.0
@@ -49,6 +51,16 @@ def busy(scene: Scene, leg: Any, peer: Any) -> None:
     scene.hold("decode-0", leg("r4", "preallocated", stage_age_s=0.1))
 
 
+def put_back(scene: Scene, leg: Any, peer: Any) -> None:
+    """A request that decode put back needs the pages of what it had generated; those behind it need few."""
+    scene.steps |= {"decode-0": 30}
+    scene.docs["decode-0"]["pages"] |= {"free": 14, "held": 86}
+    for number, told in ((5, 230), (6, 20), (7, 0)):
+        scene.route(f"r{number}", 40.0, stage="streaming")
+        waits = {"stage_age_s": 17.0, "waiting_on": "pages", "pages": 0, "output_tokens": told}
+        scene.hold("decode-0", leg(f"r{number}", "waiting", **waits))
+
+
 def saturated(scene: Scene, leg: Any, peer: Any) -> None:
     scene.steps |= {"decode-0": 30}
     for number in range(1, 5):
@@ -80,8 +92,10 @@ def starting(scene: Scene, leg: Any, peer: Any) -> None:
 
 
 def loading(scene: Scene, leg: Any, peer: Any) -> None:
-    """What an engine says before its leader is up."""
+    """What an engine says before its leader is up; it listens for links later."""
     starting(scene, leg, peer)
+    way = scene.docs["prefill-0"]["bootstrap"]
+    scene.hosts = [replace(scene.hosts[0], reach={way: Reached("refused", 0.0)})]
     for doc in scene.docs.values():
         doc |= {
             "not_ready": ["the model is loading"], "snapshot_age_s": None, "queues": {}, "counters": {},
@@ -136,6 +150,7 @@ def moving_write(scene: Scene, leg: Any, peer: Any) -> None:
         applied_live,
         busy,
         saturated,
+        put_back,
         just_granted,
         starting,
         loading,

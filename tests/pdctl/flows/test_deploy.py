@@ -132,6 +132,26 @@ def test_a_killed_engine_whose_keeper_restarts_it_needs_no_deploy(bench: Bench) 
     assert bench.deploy().plan.changes == 0
 
 
+def test_what_was_started_from_a_hand_s_files_is_restarted(bench: Bench) -> None:
+    """An env file that was edited is mended; a process is restarted only where it was started from that."""
+    bench.deploy()
+    lives, path = bench.lives(), bench.root() / "env" / "decode-0.env"
+    path.write_text(path.read_text() + 'UCX_TLS="tcp"\n')
+    made = bench.deploy()
+    assert ids(made) == ["local/env/decode-0"] and bench.lives() == lives
+    path.write_text(path.read_text() + 'UCX_TLS="tcp"\n')
+    os.kill(lives["decode-0"] or 0, signal.SIGKILL)
+    until(lambda: "not yet" if bench.lives()["decode-0"] in (None, lives["decode-0"]) else "", 30.0)
+    made = bench.plan()
+    assert ids(made) == ["local/env/decode-0", "co-restart/a"]
+    why = "decode-0 was started from what somebody else wrote: its env file"
+    assert next(p for p in made.plan.pending if p.step.id == "co-restart/a").differences == (why,)
+    bench.apply(made)
+    pid = bench.lives()["decode-0"]
+    assert b"UCX_TLS" not in Path(f"/proc/{pid}/environ").read_bytes()
+    assert bench.restarted == ["a"] and bench.deploy().plan.changes == 0
+
+
 def test_an_orphan_is_told_and_taken_back(bench: Bench) -> None:
     bench.deploy()
     before = bench.context().units("local").status()["decode-0"]

@@ -85,5 +85,5 @@ def test_a_host_that_takes_no_part_makes_the_plan_partial(
     shown = capsys.readouterr()
     rows = [line.split("  ") for line in shown.out.splitlines()]
     row = [word.strip() for word in next(r for r in rows if r[0] == "cell b") if word.strip()]
-    assert row[:3] == ["cell b", "h2", "not reached"]
+    assert row[:3] == ["cell b", "h2", "not deployed"]
     assert "Not deployed to cell b" in shown.err

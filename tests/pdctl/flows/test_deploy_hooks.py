@@ -60,6 +60,8 @@ def test_a_hook_before_stops_and_what_it_said_is_told(bench: Bench) -> None:
 @pytest.mark.parametrize("name", ["pre-deploy", "post-co-restart"])
 def test_a_hook_that_cannot_be_run_is_a_sentence_before_anything_is_done(bench: Bench, name: str) -> None:
     hook(bench, name, mode=0o644)
+    (said,) = bench.plan().notes
+    assert f"hooks/{name} is not executable" in said and "chmod +x" in said, "the plan says it first"
     with pytest.raises(ConfigError, match="is not executable"):
         bench.deploy()
     assert not bench.root().exists()

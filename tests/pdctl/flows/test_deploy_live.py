@@ -1,18 +1,26 @@
-"""Real engines: a deploy killed within its co-restart left admissions held, and the next one ends that."""
+"""Real engines: what a co-restart that is killed or interrupted leaves behind, and what ends that."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
+from pdctl.__main__ import main
+from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
 from pdctl.flows import admin
+from pdctl.flows.co_restart import run as co_restart
+from pdctl.flows.co_restart.states import Stage
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.gate import unready
 from pdctl.flows.deploy.planning import plan_deploy
@@ -20,6 +28,8 @@ from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.remote.journal import Journal
+from pdctl.remote.journal_read import list_runs
+from tests.pdctl.terminal import Terminal
 
 ROOT = Path(__file__).parents[3]
 START = 240.0
@@ -78,4 +88,98 @@ def test_the_next_deploy_ends_a_hold_that_a_killed_one_left(path: Path, stage: s
         assert admin.get(ctx, router, "/v1/state")["admission"] == "open"
         assert unready(ctx) == {}
     assert deploy(path) == []
+    path.write_text(text)
+
+
+def poll(check: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "the condition never came true"
+        time.sleep(0.05)
+
+
+def lives(ctx: Context) -> dict[str, object]:
+    return {e.name: admin.get(ctx, e.url, "/v1/state")["incarnation"] for e in ctx.fleet.engines()}
+
+
+@pytest.fixture
+def busy(path: Path) -> Iterator[Context]:
+    """With a request that no drain waits out."""
+    with Context(load_fleet(path)) as ctx:
+        url = ctx.fleet.router.url
+        body = {"model": ctx.fleet.model.name, "prompt": "A long story:", "ignore_eos": True}
+        body |= {"max_tokens": 2000, "temperature": 0}
+
+        def send() -> None:
+            httpx.post(f"{url}/v1/completions", json=body, timeout=240.0, trust_env=False)
+
+        thread = threading.Thread(target=send, daemon=True)
+        thread.start()
+        poll(lambda: bool(admin.get(ctx, url, "/v1/requests")["requests"]))
+        yield ctx
+        for request in admin.get(ctx, url, "/v1/requests")["requests"]:
+            admin.post(ctx, url, "abort", {"id": request["id"]})
+        thread.join(60.0)
+
+
+@pytest.mark.parametrize("how", ["closed", signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_before_anything_was_stopped_takes_the_hold_back(
+    busy: Context, how: signal.Signals | str
+) -> None:
+    """Also when the terminal is gone, and with it whoever could have read what to do."""
+    url, before = busy.fleet.router.url, lives(busy)
+    (request,) = admin.get(busy, url, "/v1/requests")["requests"]
+    terminal = Terminal()
+    words = ("--fleet", str(busy.fleet.path), "restart", "--co", "a", "--drain", "120")
+    process = terminal.run("-m", "pdctl", *words)
+    poll(lambda: admin.state(busy, url).get("admission") == "held")
+    terminal.close() if isinstance(how, str) else process.send_signal(how)
+    assert process.wait(60) == Exit.INTERRUPTED
+    assert admin.get(busy, url, "/v1/state")["admission"] == "open"
+    assert lives(busy) == before and unready(busy) == {}
+    assert [r["id"] for r in admin.get(busy, url, "/v1/requests")["requests"]] == [request["id"]]
+    assert list_runs(busy.fleet.paths.journal)[0].state == "interrupted"
+    if not isinstance(how, str):
+        said = os.read(terminal.master, 1 << 16).decode()
+        assert "Taken back: the hold." in said and "Next: pdctl restart --co a" in said
+        terminal.close()
+
+
+def test_an_interrupt_after_the_drain_takes_that_back_too(path: Path) -> None:
+    def interrupt(text: str) -> None:
+        if text.endswith(str(Stage.STOP_DECODE)):
+            raise KeyboardInterrupt
+
+    with Context(load_fleet(path)) as ctx:
+        before = lives(ctx)
+        report = co_restart.run(ctx, "a", interrupt)
+        (cell,) = report.cells
+        assert (report.exit, cell.machine.stage) == (Exit.INTERRUPTED, Stage.UNTOUCHED)
+        assert cell.true_now[:2] == ("Nothing was stopped.", "Taken back: the hold and the drain.")
+        assert admin.get(ctx, ctx.fleet.router.url, "/v1/state")["admission"] == "open"
+        assert lives(ctx) == before and unready(ctx) == {}
+
+
+def test_an_interrupt_after_something_was_stopped_names_the_run_to_resume(path: Path) -> None:
+    text = path.read_text()
+    path.write_text(text.replace('role = "decode"\n', 'role = "decode"\npages = 302\n', 1))
+    command = [sys.executable, "-m", "pdctl", "--fleet", str(path), "deploy", "--yes", "--no-check"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    said = ""
+    while "cell a: start prefills" not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    process.send_signal(signal.SIGINT)
+    said += process.stderr.read()
+    assert process.wait(60) == Exit.INTERRUPTED
+    assert "cell a: start prefills interrupted\n" in said
+    run = re.search(r"^Next: pdctl resume (\S+)$", said, re.MULTILINE)
+    assert run, said
+    with Context(load_fleet(path)) as ctx:
+        router = ctx.fleet.router.url
+        assert admin.get(ctx, router, "/v1/state")["admission"] == "held"
+        assert main(["--fleet", str(path), "resume", run[1], "--yes"]) == Exit.OK
+        assert admin.get(ctx, router, "/v1/state")["admission"] == "open" and unready(ctx) == {}
     path.write_text(text)

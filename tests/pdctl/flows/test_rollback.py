@@ -54,6 +54,9 @@ def test_back_and_forth(bench: Bench) -> None:
     assert "--pages" not in (bench.root() / "units" / "decode-0.json").read_text()
     known, _ = list_deployments(bench.context())
     assert known[0].what == f"rollback to {first}" and known[0].id not in (first, second)
+    assert known[0].serves and known[0].also == (first,)
+    made, _ = plan_rollback(bench.context(), WAIT, first, bench.restart)
+    assert made.plan.changes == 0 and made.notes == (f"Deployment {first} is what serves already.",)
 
     assert back(bench, second) == second
     assert bench.serving() == new_release
@@ -64,6 +67,9 @@ def test_back_and_forth(bench: Bench) -> None:
     assert bench.deploy().plan.changes == 0, "and it is what the fleet file says"
     with pytest.raises(ConfigError, match="There is no deployment nope"):
         plan_rollback(bench.context(), WAIT, "nope")
+    (bench.root() / "deployments" / f"{second}.json").unlink()
+    with pytest.raises(ConfigError, match=f"{first} cannot be told any more: its record on local is gone"):
+        plan_rollback(bench.context(), WAIT, first)
 
 
 def test_back_over_a_changed_fleet(two: Bench) -> None:

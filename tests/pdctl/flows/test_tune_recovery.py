@@ -17,7 +17,7 @@ from pdctl.fleet.edit import set_value, set_values
 from pdctl.fleet.profile import load_profile
 from pdctl.flows import admin
 from pdctl.flows.context import Context
-from pdctl.flows.deploy.rollback import list_deployments
+from pdctl.flows.deploy.kept import list_deployments
 from pdctl.flows.tune import apply as tune_apply
 from pdctl.flows.tune import load as tune_load
 from pdctl.flows.tune import recovery as tune_recovery

@@ -139,7 +139,7 @@ def test_env_files_are_read_and_tokens_only_as_digests(tool: HostReleases, tmp_p
 
 def record(root: Path, serial: int, release: str, unit: str = "u") -> None:
     folder = root / "deployments"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     units = {unit: {"release": release, "env": str(serial), "fleet": {}, "spec": {}}}
     (folder / f"d{serial}.json").write_text(
         json.dumps({"id": f"d{serial}", "serial": serial, "units": units})
@@ -161,7 +161,7 @@ def test_prune_keeps_what_may_serve(tool: HostReleases, tmp_path: Path) -> None:
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, cwd=root / "trees" / made[4].tree
     )
     try:
-        tool.prune(1)
+        tool.prune((2, "d2"))
     finally:
         runs.kill()
         runs.wait(20)
@@ -169,19 +169,28 @@ def test_prune_keeps_what_may_serve(tool: HostReleases, tmp_path: Path) -> None:
     assert names(root / "deployments") == {"d2.json", "d3.json"}
     # The fourth is no release any more, and a process still runs from its tree.
     assert names(root / "trees") == {m.tree for m in made[1:]}
-    tool.prune(1)
+    tool.prune((2, "d2"))
     assert made[4].tree not in names(root / "trees")
 
 
-def test_what_is_recorded_twice_counts_once(tool: HostReleases, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    for serial, content in enumerate(["x", "y", "x", "z"], 1):
-        (root / "deployments").mkdir(parents=True, exist_ok=True)
-        units = {"u": {"release": content}}
-        path = root / "deployments" / f"d{serial}.json"
-        path.write_text(json.dumps({"id": f"d{serial}", "serial": serial, "units": units}))
-    tool.prune(2)
-    assert [r["id"] for r in tool.records()] == ["d2", "d3", "d4"]
+def test_the_record_that_a_kept_deployment_rests_on_stays(tool: HostReleases, tmp_path: Path) -> None:
+    """Other hosts have made deployments in between; this one had then what it had recorded last."""
+    for serial, content in ((1, "x"), (2, "y"), (5, "x")):
+        record(tmp_path / "root", serial, content)
+    for oldest, kept in (((0, ""), [1, 2, 5]), ((2, "d2"), [2, 5]), ((4, "d4"), [2, 5]), ((5, "d5"), [5])):
+        tool.prune(oldest)
+        assert [r["serial"] for r in tool.records()] == kept, oldest
+
+
+def test_a_full_disk_is_told_with_its_place(tmp_path: Path) -> None:
+    """What fails on an open file names no file: a limit of 0 bytes fails in the same way as a full disk."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nulimit -f 0\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    tool = releases_of(host_at(tmp_path, python=str(python)))
+    with pytest.raises(PdctlError) as caught:
+        tool.install(release(1), {})
+    assert caught.value.message.endswith(f"failed: {tool.root}: File too large."), caught.value.message
 
 
 def test_a_missing_interpreter_is_a_sentence(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_the_config_fills_in_what_the_fleet_file_leaves_out(home: Path) -> None:
 
 def test_the_fleet_file_wins(home: Path) -> None:
     key = home / "key"
-    key.write_text("")
+    key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
     found = resolve(home, FULL, ssh="box", user="bob", port=22, identity_file="~/key")
     assert (found.user, found.port, found.identities) == ("bob", 22, (str(key),))
     assert found.known_name == "real.example"
@@ -79,6 +79,31 @@ def test_the_address_is_looked_up_when_there_is_no_alias(home: Path) -> None:
 def test_an_alias_for_the_key_has_no_port(home: Path) -> None:
     found = resolve(home, "Host *\n  HostKeyAlias Farm\n  Port 2222\n")
     assert found.known_name == "farm"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("garbage", "is not a private key"),
+        (None, "is a folder"),
+        ("ssh-ed25519 AAAAC3Nz ann@desk", "is a public key, not the private one"),
+    ],
+)
+def test_a_named_file_that_is_no_key_is_a_sentence_before_any_login(
+    home: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, words: str
+) -> None:
+    file = home / "named"
+    file.mkdir() if content is None else file.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        resolve(home, identity_file="~/named")
+    assert caught.value.message == f"hosts.gpu1.identity_file: {file} {words}."
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    text = "Host box\n  IdentityFile ~/named\n"
+    with pytest.raises(ConfigError) as caught:
+        resolve(home, text, ssh="box")
+    assert caught.value.message == f"{home}/.ssh/config: IdentityFile of box: {file} {words}."
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    assert resolve(home, text, ssh="box").identities == (str(file),), "the agent may have another key"
 
 
 def test_a_missing_identity_file_is_a_sentence(home: Path) -> None:

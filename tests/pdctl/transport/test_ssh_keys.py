@@ -98,5 +98,18 @@ def test_files_that_are_no_keys_are_noted(home: Path) -> None:
     tried = Tried()
     target = replace(TARGET, identities=(str(home / "absent"), str(home / "text"), str(home)))
     assert offered(target, tried) == []
-    assert tried.notes[0] == f"{home}/absent: there is no such file"
-    assert len(tried.notes) == 3 and not tried.locked
+    assert tried.notes == [
+        f"{home}/absent: there is no such file",
+        f"{home}/text is not a private key",
+        f"{home} is a folder",
+    ]
+    assert (tried.offered, tried.locked) == (0, [])
+
+
+def test_a_private_key_that_is_damaged_is_said_to_be(home: Path) -> None:
+    make(home / "key")
+    (home / "key").write_text((home / "key").read_text()[:120])
+    (home / "key.pub").unlink()
+    tried = Tried()
+    assert offered(replace(TARGET, identities=(str(home / "key"),)), tried) == []
+    assert tried.notes == [f"{home}/key is damaged, or of a kind that works through an agent only"]

@@ -19,6 +19,7 @@ from pdctl.diagnose.rules.config import (
     pd119_pair_differs,
     pd120_changed,
     pd121_says_unfit,
+    pd122_not_found_again,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -37,4 +38,5 @@ RULES: tuple[Rule, ...] = (
     pd119_pair_differs.RULE,
     pd120_changed.RULE,
     pd121_says_unfit.RULE,
+    pd122_not_found_again.RULE,
 )

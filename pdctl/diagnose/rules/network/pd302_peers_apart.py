@@ -25,10 +25,10 @@ def _why(host: HostView, target: EngineView, address: str) -> str:
     """What went wrong on the way, "" for nothing or for what the engine itself explains."""
     if not known(host.reach) or address not in host.reach:
         return ""
-    error = host.reach[address].error
-    if error == REFUSED and not target.fresh:
-        return ""  # nothing listens because it is down: PD201
-    return error
+    error, state = host.reach[address].error, target.state
+    # Down is PD201; one that loads its model listens for links when that is done.
+    away = not target.fresh or (known(state) and state.status in ("starting", "stopping"))
+    return "" if error == REFUSED and away else error
 
 
 @rule(

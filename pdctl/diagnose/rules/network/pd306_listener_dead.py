@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdctl.diagnose.endpoints import endpoint
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import died
@@ -38,13 +39,21 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         ]
         waits = list(party.traces.of("net.waits_ready"))
         in_use = [e for e in reasons if e.sign == "net.in_use"]
+        refused = [e for e in party.traces.of("net.refused") if 0 <= e.order - first.order <= _NEAR]
+        called = (endpoint(refused[-1].line) or "what it calls") if refused else None
         name = first.values.get("target") or first.values.get("thread", "a thread")
         yield rule.finding(
             party.name,
             f"the thread {name} of {party.name} died and the process lives on"
-            + (": its port was in use." if in_use else "."),
-            quoted([first, *(in_use or reasons[-1:]), *waits]),
-            ("give each server a port base of its own, then: " if in_use else "remove its reason, then: ")
+            + (": its port was in use." if in_use else f": {called} refused it." if called else "."),
+            quoted([first, *(in_use or refused[-1:] or reasons[-1:]), *waits]),
+            (
+                "give each server a port base of its own, then: "
+                if in_use
+                else f"start the server at {called}, then: "
+                if called
+                else "remove its reason, then: "
+            )
             + f"pdctl restart {party.name}",
             since=since(threads),
         )

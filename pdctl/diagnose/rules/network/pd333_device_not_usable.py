@@ -31,7 +31,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         asked = party.traces.environ.get("UCX_NET_DEVICES", "")
         yield rule.finding(
             party.name,
-            f"{party.name} sees {listed(devices) or 'an RDMA device'} and cannot use it.",
+            f"{party.name} sees {listed(devices) if devices else 'an RDMA device'} and cannot use it.",
             [*quoted(lines), *([f"UCX_NET_DEVICES={asked}"] if asked else [])],
             "UCX_NET_DEVICES=DEVICE:1 with the device that it was given (ibv_devinfo inside it)",
             since=since(lines),

@@ -48,7 +48,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for party in facts.parties:
         held = list(party.traces.of("transfer.no_buffer"))
         small = list(party.traces.of("trtllm.small_buffer"))
-        failed = failures(facts) or facts.events("trtllm.transfer_failed")
+        failed = [found.event for found in failures(facts)]
         if not _stuck(party) and not (small and failed):
             continue
         lines = small or held
@@ -56,7 +56,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         yield rule.finding(
             party.name,
             f"The buffer through which {party.name} moves KV is {what}.",
-            quoted(lines, 2) + quoted(list(party.traces.of("trtllm.transfer_failed")), 1),
+            [*quoted(lines, 2), *quoted(failed, 1)],
             _REMEDY,
             touches=[party.name, *partners(facts, [party.name])],
             since=since(lines),

@@ -6,6 +6,7 @@ from pdctl.diagnose.rule import Rule
 from pdctl.diagnose.rules.pairing import (
     pd501_stale_peer,
     pd502_not_linked,
+    pd503_unknown_to_router,
     pd510_one_sided_restart,
     pd511_peer_load_crash,
     pd512_failure_matrix,
@@ -26,6 +27,7 @@ from pdctl.diagnose.rules.pairing import (
 RULES: tuple[Rule, ...] = (
     pd501_stale_peer.RULE,
     pd502_not_linked.RULE,
+    pd503_unknown_to_router.RULE,
     pd510_one_sided_restart.RULE,
     pd511_peer_load_crash.RULE,
     pd512_failure_matrix.RULE,

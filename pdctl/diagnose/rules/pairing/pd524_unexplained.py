@@ -44,6 +44,10 @@ _LATE = Hypothesis(
     "the peer answers later than the transport's timeout under load",
     "raise the timeout that the line names and send requests one at a time: do they go through?",
 )
+_BUFFER = Hypothesis(
+    "the prompt's KV is larger than the transceiver's buffer (max_tokens_in_buffer)",
+    "send a short prompt: does it go through? Then raise max_tokens_in_buffer above the longest",
+)
 _ECHOES = (
     Hypothesis(
         "a client or the router gave up first (a timeout or a disconnect)",
@@ -96,6 +100,8 @@ def _doubts(facts: Facts, found: Sequence[Failure], views: Sequence[EngineView])
     first = since([f.event for f in found])
     above = " ".join(e.line for e in _before(facts, found))
     doubts = [_LATE] if re.search(r"(?i)time ?out|timed out", above) else []
+    if any("in kv cache transfer for" in f.event.line for f in found):
+        doubts.append(_BUFFER)
     doubts.append(_swap(_backend(views)))
     if (pause := _pause(found, views)) is not None:
         doubts.append(

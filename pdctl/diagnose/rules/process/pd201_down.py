@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from pdctl.adapters.picture import Reach
 from pdctl.diagnose.facts import EngineView, Facts, RouterView
-from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import span
 from pdctl.facts.missing import known
-from pdctl.facts.unit import Unit
+from pdctl.facts.unit import ENGINE_EXITS, Unit
 
 _START = 120.0  # loading a model may take this long before the port opens
 
@@ -28,6 +28,14 @@ _ENDS = (
     "PD225",
     "PD226",
     "PD690",
+)
+# An exit code of another engine says that it ended, not why.
+_DOUBTS = (
+    Hypothesis("its log's last lines name a reason that no rule knows", "read them, and stderr beside them"),
+    Hypothesis(
+        "somebody ended it: a person, a probe, the kernel",
+        "journalctl -u UNIT or kubectl describe pod, and dmesg, at that minute",
+    ),
 )
 _HALF = "the router holds admissions or has cordoned it: a co-restart stopped half way"
 
@@ -79,7 +87,11 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
             severity = Severity.INFO
         said = f"{name} {words}{since}{tail}."
         remedy = _remedy(unit, name, half_way)
-        return rule.finding(name, said, evidence, remedy, since=unit.since, severity=severity)
+        told = view.traces.kind == "bundled" or unit.exit in ENGINE_EXITS
+        doubts = _DOUBTS if unit.state == "failed" and unit.exit is not None and not told else ()
+        return rule.finding(
+            name, said, evidence, remedy, since=unit.since, severity=severity, hypotheses=doubts
+        )
     if unit.state in ("running", "starting") and view.reach is Reach.REFUSED:
         started = unit.started_at or unit.since
         young = started is not None and at - started < _START

@@ -9,11 +9,13 @@ from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import count, span
 from pdctl.facts.missing import known
 
+# Rules that say why it keeps ending.
+_ENDS = ("PD206", "PD213", "PD210", "PD215", "PD217", "PD219", "PD222")
 _MANY = 3
 _RECENT = 300.0
 
 
-@rule("PD203", "crash loop", Severity.ERROR, ["units"], echo_of=["PD206", "PD213", "PD210"])
+@rule("PD203", "crash loop", Severity.ERROR, ["units"], echo_of=_ENDS)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The unit was restarted again and again by its supervisor, or waits for its next try.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, HostView, Party
-from pdctl.diagnose.lives import fatal
+from pdctl.diagnose.lives import died, fatal
 from pdctl.diagnose.progress import stall
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
@@ -16,6 +16,12 @@ def _probed(facts: Facts, party: Party) -> list[Event]:
     host: HostView | None = facts.host(party.member.host)
     beside = [e for e in host.traces.events if e.sign == "process.probe_failed"] if host else []
     return [*party.traces.of("process.probe_failed"), *beside]
+
+
+def _hung_on(facts: Facts, party: Party) -> bool:
+    """It logged the loss of a peer, and one ended: it hung on that one, whose end is the cause."""
+    lost = any(party.traces.of("sglang.lost_prefill", "nixl.remote_disconnect"))
+    return lost and any(died(p) for p in facts.engines if p.name != party.name)
 
 
 @rule("PD221", "ended by its probe", Severity.ERROR, ["engine.reach"])
@@ -34,7 +40,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for party in facts.parties:
         lines = _probed(facts, party)
         ended = party.traces.restarts or party.traces.ended in (137, 143, -9, -15)
-        if not lines or not ended or fatal(party.traces) or stall(party.traces):
+        if not lines or not ended or fatal(party.traces) or stall(party.traces) or _hung_on(facts, party):
             continue
         yield rule.finding(
             party.name,

@@ -15,6 +15,7 @@ from pdctl.diagnose.words import span
 _STAGES = {
     "start.group": ("ranks find one another", 300.0),
     "start.weights": ("weights are loaded", 1800.0),
+    "start.memory": ("host memory is taken and registered", 900.0),
     "start.graphs": ("kernels are compiled or graphs captured", 1800.0),
 }
 _TESTS = {
@@ -34,6 +35,17 @@ _TESTS = {
         ),
         Hypothesis("a rank is stuck", "py-spy dump --pid PID of every rank"),
     ),
+    "start.memory": (
+        Hypothesis(
+            "pinning takes long or waits for memory that the host does not have",
+            "free -h and cat /proc/PID/status (VmLck, VmPin) twice: does it grow?",
+        ),
+        Hypothesis(
+            "a store that it registers with does not answer",
+            "the log of the store's master; nc -z MASTER PORT from this host",
+        ),
+        Hypothesis("a rank was killed for it", "dmesg -T | grep -i 'killed process'"),
+    ),
     "start.graphs": (
         Hypothesis(
             "compilation is slow or waits for a lock of another process",
@@ -50,11 +62,12 @@ _TESTS = {
 def _stage(party: Party) -> Event | None:
     """The last step of a start that has not ended; None when it is ready or shows no start."""
     traces = party.traces
-    begun = max((e.order for e in traces.of("life.start", "start.group")), default=None)
-    if begun is None or any(e.order > begun for e in traces.of("start.ready")):
-        return None
     steps = list(traces.of(*_STAGES))
-    return steps[-1] if steps else None
+    if not steps:
+        return None
+    # An excerpt may begin in the middle of a start.
+    begun = max((e.order for e in traces.of("life.start", "start.group")), default=steps[0].order)
+    return None if any(e.order > begun for e in traces.of("start.ready")) else steps[-1]
 
 
 @rule("PD225", "start hangs", Severity.ERROR, ["logs"], echo_of=["PD690"], fallback=True)

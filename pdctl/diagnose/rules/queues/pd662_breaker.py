@@ -30,7 +30,7 @@ def _well(facts: Facts) -> bool:
     )
 
 
-def _ready_long_ago(facts: Facts, lines: Sequence[Event]) -> bool:
+def ready_long_ago(facts: Facts, lines: Sequence[Event]) -> bool:
     """Every engine said that it is ready, a while before the router found none."""
     if not lines or lines[-1].at is None:
         return False
@@ -106,9 +106,7 @@ def _why(facts: Facts, router: Party, clients: Sequence[Event], opened: bool) ->
             "send one real generation before traffic; --cb-timeout-duration-secs below clients' retries",
             True,
         )
-    if _ready_long_ago(facts, lines) or any(
-        e.traces.health == "ok" or moves(e.traces) for e in facts.engines
-    ):
+    if ready_long_ago(facts, lines) or any(e.traces.health == "ok" or moves(e.traces) for e in facts.engines):
         return (
             "offers no worker although workers are well.",
             "see how the router checks workers: path, port and timeout of its health check",

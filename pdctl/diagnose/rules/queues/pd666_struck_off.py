@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.lives import died
 from pdctl.diagnose.progress import moves, stall
-from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.rules.queues.pd662_breaker import ready_long_ago
+
+
+def _never_taken(rule: Rule, router: Party, lines: list[Event], engines: list[str]) -> Finding:
+    """Workers that are ready, and whose checks fail from the first on."""
+    return rule.finding(
+        router.name,
+        f"{router.name} calls workers unhealthy that are ready.",
+        quoted(lines),
+        "ask the worker the very question that the router asks, from the router's host",
+        touches=[router.name, *engines],
+        since=since(lines),
+        hypotheses=[
+            Hypothesis(
+                "it asks with another protocol, port or path than they serve (HTTP or gRPC, base path)",
+                "the URL of the failing line by hand; name protocol and port of the worker explicitly",
+            ),
+            Hypothesis("the worker does not answer checks in time", "time curl its health from there"),
+        ],
+    )
 
 
 @rule("PD666", "workers that work are struck off", Severity.WARNING, ["logs"], echo_of=["PD662"])
@@ -28,7 +49,11 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     working = [e.name for e in facts.engines if moves(e.traces)]
     for router in facts.parties:
         lines = list(router.traces.of("router.unhealthy"))
-        if router.role != "router" or not lines or len(working) < len(facts.engines):
+        if router.role != "router" or not lines:
+            continue
+        if len(working) < len(facts.engines):
+            if len(lines) > 1 and not working and ready_long_ago(facts, lines):
+                yield _never_taken(rule, router, lines, [e.name for e in facts.engines])
             continue
         yield rule.finding(
             router.name,

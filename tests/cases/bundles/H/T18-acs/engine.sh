@@ -1,0 +1,1 @@
+vllm serve /models/m --tensor-parallel-size 2

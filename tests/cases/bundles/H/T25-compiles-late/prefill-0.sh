@@ -1,0 +1,1 @@
+python3 -m sglang.launch_server --model-path /models/ds-r1 --disaggregation-mode prefill --nnodes 4 --node-rank 0 --tp-size 32 --dp-size 32 --enable-dp-attention --enable-deepep-moe --deepep-mode normal
