@@ -129,6 +129,11 @@ class Machine:
             said += "; it may change what follows"
         self.note(Grade.OPEN, said)
 
+    def heedless(self, command: Simple) -> bool:
+        """Whether nothing of what follows depends on how `command` ends."""
+        last = self.chain.links[-1][1].commands if self.chain else ()
+        return any(each is command for each in last) and "e" not in self.state.options
+
     def taint(self, text: str, changed: list[str]) -> None:
         world, line = self.state.world, self.chain.first if self.chain else 0
         for name in changed:

@@ -65,7 +65,10 @@ def _declare(
     for field in fields:
         found = _VARIABLE.fullmatch(field) if isinstance(field, str) else None
         if found is None:
-            machine.dark(command.text, f"{word.text} is no name that is known")
+            if isinstance(field, str) and machine.heedless(command):
+                machine.note(Grade.IDLE, f"{field!r} is no name, so bash refuses it and goes on")
+            else:
+                machine.dark(command.text, f"{word.text} is no name that is known")
             continue
         if found[2] is not None:
             machine.state.assign(found[1], found[2], machine.file, word.line, passes)

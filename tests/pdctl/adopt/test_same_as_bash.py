@@ -59,8 +59,12 @@ def started_as_adopted(lab: Path, followed: Followed) -> list[Start]:
     return starts
 
 
+REFUSED = '#!/bin/bash\nA=\\ \nexport "A=a"$A""\nexec python -m sglang.launch_server \n'
+
+
 @RUNS
 @given(text=scripts.supported)
+@example(text=REFUSED)
 def test_a_script_of_known_constructs_is_taken_whole_and_exactly(lab: Path, text: str) -> None:
     followed = read(lab, text)
     assert not [n for n in followed.notes if n.grade in SAID]
@@ -105,6 +109,7 @@ def test_no_line_goes_unmentioned(lab: Path, text: str) -> None:
 
 @RUNS
 @given(text=scripts.supported)
+@example(text=REFUSED)
 def test_the_adopted_fleet_starts_what_bash_starts(lab: Path, text: str) -> None:
     """Through everything that lies between: fleet file, profile, env file, unit."""
     text = text.replace(scripts.ENGINE, f"{scripts.ENGINE} --model-path m")
