@@ -5,7 +5,8 @@ from __future__ import annotations
 from pdctl.adapters.signs.sign import Sign
 
 SIGNS = (
-    Sign("log.error", "ERROR", r"\bERROR\b(?!_)"),
+    # What the bundled engine logs as an error, its own state and counters say too.
+    Sign("log.error", "ERROR", r"\bERROR\b(?!_)(?! pdctl\.)"),
     Sign("log.error", '"error"', r'"(?:level|severity)": ?"error"'),
     Sign("log.error", "level=error"),
     Sign("log.error", "[TRT-LLM] [E]"),

@@ -74,7 +74,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         raw = lines[0].line.rpartition("ERROR")[2] or lines[0].line
         said = raw.strip(" :|]")[:160]
-        how = "ended" if dead else "does nothing well"
+        how = "ended" if dead else "shows no work"
         yield rule.finding(
             party.name,
             f"{party.name} {how} after {count(len(lines), 'error')} that no rule knows: {said}",
