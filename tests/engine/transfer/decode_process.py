@@ -8,7 +8,7 @@ from tests.engine.transfer.harness import Engine
 
 
 def main() -> None:
-    env = {"PD_HEARTBEAT_TIMEOUT": "0.6"}
+    env = {"PD_HEARTBEAT_TIMEOUT": "2"}
     decode = Engine("decode", "decode-0", real=True, pages=200, tp=2, env=env, peers=[sys.argv[1]])
     for room in range(1, 65):
         decode.transfer.request(room, f"d{room}", sys.argv[1])

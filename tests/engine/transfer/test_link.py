@@ -205,7 +205,7 @@ def test_legacy_bootstrap_pins_every_room_after_a_decode_restart(engine: Callabl
 @pytest.fixture
 def peer_process(engine: Callable[..., Engine]) -> Iterator[tuple[Engine, subprocess.Popen[bytes]]]:
     """A prefill here and a decode with real agents in a process of its own, linked."""
-    env = {"PD_HEARTBEAT_TIMEOUT": "0.6", "PD_HANDSHAKE_TIMEOUT": "3", "PD_PREFILL_INFLIGHT_TIMEOUT": "30"}
+    env = {"PD_HEARTBEAT_TIMEOUT": "2", "PD_HANDSHAKE_TIMEOUT": "3", "PD_PREFILL_INFLIGHT_TIMEOUT": "30"}
     prefill = engine("prefill", "prefill-0", real=True, env=env)
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.engine.transfer.decode_process", prefill.address],
@@ -243,8 +243,10 @@ def test_writes_to_a_frozen_peer_end_with_it_and_pages_come_back(
     for room in range(1, 6):
         _computed(prefill, room)
     until(lambda: prefill.sink.of(5) == ["done", "quiet"], "the process takes rooms 1..5")
+    prefill.transfer.open(6, "p6")
+    until(lambda: prefill.transfer.rooms()[6]["waiting_on"] == "transfer", "decode has asked for room 6")
     os.kill(child.pid, signal.SIGSTOP)
-    _computed(prefill, 6)
+    _pages(prefill, 6)
     until(lambda: prefill.sink.of(6) == ["peer_lost", "quiet"], "failed, and quiet without the peer")
     assert not prefill.linked()
     os.kill(child.pid, signal.SIGCONT)
@@ -266,4 +268,8 @@ def test_writes_to_a_killed_peer_fail_at_once(peer_process: tuple[Engine, subpro
 
 def _computed(prefill: Engine, room: int) -> None:
     prefill.transfer.open(room, f"p{room}")
+    _pages(prefill, room)
+
+
+def _pages(prefill: Engine, room: int) -> None:
     prefill.transfer.computed(room, 4, [2 * (room % 8), 2 * (room % 8) + 1], FirstToken(token=1))
