@@ -33,7 +33,7 @@ def load(path: Path) -> Documents:
     """A folder or a tar archive. ConfigError when it is neither or holds nothing."""
     if path.is_dir():
         found = _collect(str(path), _from_folder(path))
-    elif path.is_file() and tarfile.is_tarfile(path):
+    elif path.is_file() and _is_tar(path):
         found = _collect(str(path), _from_tar(path))
     elif path.exists():
         raise ConfigError(
@@ -87,6 +87,14 @@ def _from_folder(root: Path) -> Iterator[tuple[str, bytes, int]]:
                     yield path.relative_to(root).as_posix(), file.read(FILE_MAX), size
             except OSError as error:
                 raise ConfigError("unreadable", f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _is_tar(path: Path) -> bool:
+    """Whether it begins as one; a compressed file that ends in its first block is none."""
+    try:
+        return tarfile.is_tarfile(path)
+    except EOFError:
+        return False
 
 
 def _from_tar(path: Path) -> Iterator[tuple[str, bytes, int]]:

@@ -29,6 +29,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("init", "init", "Set up", "Write a fleet file, profiles and a token."),
     Verb("adopt", "adopt", "Set up", "Write a fleet from what runs today: scripts, units, processes."),
     Verb("model", "model", "Set up", "Fetch a model, list what is cached."),
+    Verb("completion", "completion", "Set up", "Let a shell complete verbs, options and the fleet's names."),
     Verb("deploy", "deploy", "Run", "Bring the fleet to what its file says; a second time changes nothing."),
     Verb("rollback", "rollback", "Run", "Go back to a deployment that has served."),
     Verb("restart", "restart", "Run", "Restart one unit, or with --co a whole cell in the right order."),
@@ -50,7 +51,8 @@ VERBS: tuple[Verb, ...] = (
         "Tune",
         "Measure, propose, and see a watchdog fire before it is trusted.",
     ),
-    Verb("drill", "drill", "Tune", "Fault points of a drillable fleet: list, arm, disarm."),
+    Verb("load", "load", "Tune", "Agents in rounds: what succeeds, how fast, and which requests hang."),
+    Verb("drill", "drill", "Tune", "Play faults on a drillable fleet: what finds each, and how soon."),
 )
 BY_NAME = {verb.name: verb for verb in VERBS}
 

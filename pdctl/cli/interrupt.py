@@ -6,6 +6,7 @@ Locks are released, runs are marked, and what a drill changed is put back.
 from __future__ import annotations
 
 import signal
+from collections.abc import Coroutine
 from types import FrameType
 
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -16,6 +17,30 @@ def install() -> None:
     for number in _ENDS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _unwind)
+
+
+def cut_short(work: Coroutine[object, object, None]) -> bool:
+    """Run `work` to its end; True when one of these signals ended it, by which it is cancelled and unwinds.
+
+    An exception out of a signal handler would leave an event loop in the middle of some task's step.
+    """
+    import asyncio  # most verbs never need it, and every one imports this file
+
+    async def attended() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        for number in _ENDS:
+            if task is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, task.cancel)
+        await work
+
+    try:
+        asyncio.run(attended())
+    except asyncio.CancelledError:
+        return True
+    finally:
+        # The loop has put back what Python begins with.
+        install()
+    return False
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:

@@ -107,6 +107,34 @@ def served(command: Sequence[str]) -> Served | None:
     )
 
 
+def arguments(command: Sequence[str]) -> dict[str, str]:
+    """Flag with its dashes -> value of a command that `entry` knows, "true" for a flag alone; the last one
+    counts. An object becomes --flag.key, as vLLM spells it too."""
+    found = entry(command)
+    words = list(command[found[1] :]) if found else []
+    given: dict[str, str] = {}
+    for at, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if not flag.startswith("--"):
+            continue
+        following = words[at + 1] if at + 1 < len(words) else "--"
+        value = value if equals else "true" if following.startswith("--") else following
+        given |= _flat(flag.replace("_", "-") if "." not in flag else flag, value)
+    return given
+
+
+def _flat(flag: str, value: object) -> dict[str, str]:
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {flag: str(value)}
+    if isinstance(value, dict):
+        inner = [_flat(f"{flag}.{key}", each) for key, each in value.items()]
+        return {name: text for each in inner for name, text in each.items()}
+    return {flag: str(value).lower() if isinstance(value, bool) else str(value)}
+
+
 def _role(kind: str, flags: Flags) -> str | None:
     if kind == "sglang-router":
         return "router"

@@ -13,10 +13,12 @@ import tomlkit
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue import known, other_names
+from pdctl.fleet.catalogue.find import find
 from pdctl.fleet.chain import chain_problems
 from pdctl.fleet.names import nearest
 from pdctl.fleet.profile import Profile, load_profile
 from pdctl.fleet.schema import Verified
+from pdctl.fleet.secret import is_secret
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,15 @@ def set_values(folder: Path, profile: str, values: Mapping[str, tuple[str, str]]
 def _row(before: Profile, env: str, value: str, reason: str, by: str, side: str | None) -> dict[str, Any]:
     if not reason.strip():
         raise ConfigError("no_reason", "A value needs a reason.", "Pass --reason.")
+    if is_secret(env, value):
+        hint = f'Put {env}=… into a 0600 file beside the fleet file, and secret = "FILE" under {env}.'
+        raise ConfigError("plain_secret", f"{env} is a secret; a profile would show it to everybody.", hint)
     return {
         "value": value,
         "side": _side(env, value, side, before.values[env].side if env in before.values else None),
         "reason": reason.strip(),
-        "changed_at": now(),
-        "changed_by": by,
+        "author": by,
+        "date": now(),
     }
 
 
@@ -101,7 +106,7 @@ def set_verified(folder: Path, profile: str, env: str, record: Verified) -> None
     row: dict[str, Any] = {"value": value.value, "side": value.side, "reason": value.reason}
     fields = {k: v for k, v in record.model_dump().items() if v is not None}
     wanted = {env: {**row, "verified": fields}}
-    _edited(folder, profile, wanted, keep=("changed_at", "changed_by")).apply()
+    _edited(folder, profile, wanted, keep=("author", "date")).apply()
 
 
 def now() -> str:
@@ -115,7 +120,8 @@ def _side(env: str, value: str, side: str | None, before: str | None) -> str:
             raise ConfigError(
                 "unknown_variable", f"{env} is not a variable of the engine.", nearest(env, known())
             )
-        chosen = side or before
+        row = find(env)
+        chosen = side or before or (row.side if row else None)
         if chosen is None:
             hint = "Pass --side prefill, decode, both or router."
             raise ConfigError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pdctl.errors import ConfigError
@@ -12,13 +12,17 @@ from pdctl.fleet.chain import chain_problems
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.names import UNPRINTABLE, nearest, unprintable
 from pdctl.fleet.problems import TomlFile
-from pdctl.fleet.schema import ProfileFile, Verified
+from pdctl.fleet.schema import ProfileFile, ValueTable, Verified
+from pdctl.fleet.secret import MASK
 from pdctl.fleet.secretfile import read_secrets
 
 
 @dataclass(frozen=True)
 class Value:
-    """One variable's value. `origin` is `profile NAME (file:line)` or `fleet.toml:line`."""
+    """One variable's value. `origin` is `profile NAME (file:line)` or `fleet.toml:line`.
+
+    A secret's value is *** in a profile, which only names its `file`; a unit's environment has it.
+    """
 
     env: str
     value: str
@@ -28,6 +32,14 @@ class Value:
     profile: str = ""
     verified: Verified | None = None
     secret: bool = False
+    file: str = ""
+    author: str = ""
+    date: str = ""
+
+    @property
+    def place(self) -> str:
+        """`file:line`, of an origin that may name its profile too."""
+        return self.origin.partition("(")[2].removesuffix(")") or self.origin
 
     @property
     def is_verified(self) -> bool:
@@ -36,12 +48,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Profile:
-    """`chain` is the names from this profile down to the one that extends nothing."""
+    """`chain` is the names from this profile down to the one that extends nothing; `drillable` is its own."""
 
     name: str
     description: str
     chain: tuple[str, ...]
     values: dict[str, Value]
+    drillable: bool = False
 
     def env_for(self, role: str) -> dict[str, Value]:
         return {e: v for e, v in self.values.items() if side_applies(v.side, role)}
@@ -60,7 +73,7 @@ def load_profile(folder: Path, name: str) -> Profile:
     """`name` with everything it extends; ConfigError lists every problem of the file that has any."""
     chain: list[str] = []
     values: dict[str, Value] = {}
-    description = ""
+    description, drillable = "", False
     wanted: str | None = name
     while wanted is not None:
         if wanted in chain:
@@ -68,13 +81,22 @@ def load_profile(folder: Path, name: str) -> Profile:
             raise ConfigError("bad_profile", f"Profile {name} extends itself: {circle}.")
         spec, file = _load_one(folder, wanted)
         description = description or spec.description
+        drillable = drillable or (spec.drillable and wanted == name)
         chain.append(wanted)
         for env, row in spec.values.items():
             origin = f"profile {wanted} ({file.path}:{file.line('values', env)})"
-            value = Value(env, row.value, row.side, row.reason, origin, wanted, row.verified)
-            values.setdefault(env, value)
+            values.setdefault(env, _value(env, row, origin, wanted))
         wanted = spec.extends
-    return Profile(name, description, tuple(chain), dict(sorted(values.items())))
+    return Profile(name, description, tuple(chain), dict(sorted(values.items())), drillable)
+
+
+def _value(env: str, row: ValueTable, origin: str, profile: str) -> Value:
+    hidden = row.secret is not None
+    text = MASK if hidden else row.value or ""
+    by = {"author": row.author or "", "date": row.date or ""}
+    return Value(
+        env, text, row.side, row.reason, origin, profile, row.verified, hidden, row.secret or "", **by
+    )
 
 
 def _load_one(folder: Path, name: str) -> tuple[ProfileFile, TomlFile]:
@@ -98,7 +120,10 @@ def _check(file: TomlFile, spec: ProfileFile, name: str) -> None:
     for env, row in spec.values.items():
         variable = known().get(env)
         at = ("values", env)
-        if unprintable(row.value):
+        if (row.value is None) == (row.secret is None):
+            file.problem(at, "must have value, or secret with the file that holds it.")
+            continue
+        if unprintable(row.value or ""):
             file.problem((*at, "value"), UNPRINTABLE)
         if variable is None:
             if env in other_names():
@@ -106,7 +131,9 @@ def _check(file: TomlFile, spec: ProfileFile, name: str) -> None:
             elif env.startswith("PD_"):
                 file.problem(at, f"unknown variable. {nearest(env, known())}")
             continue
-        if why := variable.problem(row.value):
+        if row.secret is not None:
+            file.problem((*at, "secret"), "is for what must not be seen; this is a plain setting.")
+        elif why := variable.problem(row.value or ""):
             file.problem((*at, "value"), why)
         if row.side != variable.side:
             file.problem((*at, "side"), f"must be {variable.side}: that is who reads {env}.")
@@ -115,7 +142,7 @@ def _check(file: TomlFile, spec: ProfileFile, name: str) -> None:
 def engine_env(fleet: Fleet, unit: Engine | Router) -> dict[str, Value]:
     """What `unit` is started with from profile and fleet file, with the origin of each value."""
     profile = load_profile(fleet.paths.profiles, unit.profile)
-    values = profile.env_for(unit.role)
+    values = {env: opened(fleet, value) for env, value in profile.env_for(unit.role).items()}
     file = TomlFile(fleet.path)
     keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
     for env, text in unit.env.items():
@@ -127,11 +154,26 @@ def engine_env(fleet: Fleet, unit: Engine | Router) -> dict[str, Value]:
     return dict(sorted(values.items()))
 
 
+def opened(fleet: Fleet, value: Value) -> Value:
+    """A secret with its text in place."""
+    if not value.secret:
+        return value
+    path = fleet.dir / Path(value.file).expanduser()
+    found = _secrets(path).get(value.env)
+    if found is None:
+        said = f"{value.place}: {value.env} is not in the secrets {path}."
+        raise ConfigError("no_secret", said, f"Add a line {value.env}=… to it.")
+    return replace(value, value=found[0])
+
+
 def unit_secrets(fleet: Fleet, unit: Engine | Router) -> dict[str, tuple[str, int]]:
     """Name -> (value, line) of the unit's secrets file; ConfigError when it cannot be read."""
     if unit.spec.secrets is None:
         return {}
-    path = fleet.dir / Path(unit.spec.secrets).expanduser()
+    return _secrets(fleet.dir / Path(unit.spec.secrets).expanduser())
+
+
+def _secrets(path: Path) -> dict[str, tuple[str, int]]:
     try:
         return read_secrets(path)
     except OSError as error:

@@ -146,17 +146,28 @@ class Verified(Strict):
 
 
 class ValueTable(Strict):
-    value: str
+    """`secret` stands for `value`: a 0600 file NAME=VALUE beside the fleet file that holds this variable.
+
+    `author` and `date` are who set it last and when, as the journal has them.
+    """
+
+    value: str | None = None
+    secret: Text | None = None
     side: Side
     reason: Text
-    changed_at: str | None = None
-    changed_by: str | None = None
+    author: str | None = None
+    date: str | None = None
     verified: Verified | None = None
 
 
 class ProfileFile(Strict):
+    """`drillable` says that faults may be played on what runs with it; a profile that extends it does not
+    inherit that.
+    """
+
     version: Literal[1] = Field(alias="schema")
     name: Name
     extends: Name | None = None
     description: str = ""
+    drillable: bool = False
     values: dict[EnvName, ValueTable] = {}

@@ -49,13 +49,15 @@ def _leg(
     return answer, "" if status == 200 else f"{engine.name} answered {status}: {error_of(answer)}"
 
 
-def _once(ctx: Context, prefill: Engine, decode: Engine, prompt: str, timeout: float) -> tuple[str, str]:
-    """(text, problem) of one request over the edge."""
+def once(
+    ctx: Context, prefill: Engine, decode: Engine, prompt: str, timeout: float, tokens: int = TOKENS
+) -> tuple[str, str]:
+    """(text, problem) of one greedy request over the edge."""
     id = f"canary-{secrets.token_hex(6)}"
     body = {
         "model": ctx.fleet.model.name,
         "prompt": prompt,
-        "max_tokens": TOKENS,
+        "max_tokens": tokens,
         "temperature": 0,
         "bootstrap_host": prefill.address,
         "bootstrap_port": prefill.bootstrap_port,
@@ -79,9 +81,9 @@ def send(ctx: Context, prefill: Engine, decode: Engine, size: str, timeout: floa
     """
     prompt = SMALL if size == "small" else LARGE
     started = time.monotonic()
-    text, problem = _once(ctx, prefill, decode, prompt, timeout)
+    text, problem = once(ctx, prefill, decode, prompt, timeout)
     if not problem and not is_foreign(decode):
-        again, problem = _once(ctx, prefill, decode, prompt, timeout)
+        again, problem = once(ctx, prefill, decode, prompt, timeout)
         if not problem and again != text:
             problem = f"the same greedy request gave {text!r}, then {again!r}"
     return Canary(prefill.name, decode.name, size, text, time.monotonic() - started, problem)

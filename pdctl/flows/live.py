@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.catalogue import known
+from pdctl.fleet.check.live import reach
 from pdctl.fleet.model import Engine, Router
 from pdctl.fleet.profile import engine_env, load_profile
 from pdctl.flows import admin
@@ -16,9 +17,8 @@ QUICK = 5.0
 
 def check_live(env: str) -> None:
     """ConfigError when the variable is read only at start: before a file is changed for it."""
-    variable = known().get(env)
-    if variable is not None and not variable.live:
-        raise ConfigError("not_live", f"{env} is read at start.", "Leave out --live and run `pdctl deploy`.")
+    if (env in known() or not env.startswith("PD_")) and (why := reach(env)):
+        raise ConfigError("not_live", why, "Leave out --live and run `pdctl deploy`.")
 
 
 def set_live(ctx: Context, profile: str, env: str) -> dict[str, str]:

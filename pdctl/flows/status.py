@@ -49,7 +49,18 @@ class FleetStatus:
     @property
     def healthy(self) -> bool:
         """Everything runs under supervision, answers and takes requests, as far as its kind tells."""
-        return all(e.unit.state == "active" and _ready(e) for e in self.engines) and self._front_well
+        running = all(e.unit.state == "active" and _ready(e) for e in self.engines)
+        return running and self._front_well and not self.strangers
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """Engines that answer and that our router, which answers too, was never told of: idle for ever."""
+        front = self.router_sample.picture
+        if self.router.kind != "bundled" or not known(front):
+            return ()
+        told = {engine.instance for engine in front.engines}
+        pairs = [e for e in self.engines if e.engine.role != "both" and known(e.sample.picture)]
+        return tuple(e.engine.name for e in pairs if e.engine.name not in told)
 
     @property
     def _front_well(self) -> bool:
@@ -65,6 +76,7 @@ class FleetStatus:
             "fleet": self.name,
             "at": self.at,
             "healthy": self.healthy,
+            "strangers": list(self.strangers),
             "router": {
                 "name": self.router.name,
                 "url": self.router.url,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pdctl.fleet.profile import Profile, Value
+from pdctl.flows.compare.differences import Comparison
 from pdctl.render.table import show_table
 
 
@@ -17,8 +18,16 @@ def show_list(profiles: Sequence[Profile], users: Mapping[str, Sequence[str]]) -
 
 
 def show_profile(profile: Profile) -> None:
-    rows = [(v.env, v.value, v.side, v.profile, verified(v), v.reason) for v in profile.values.values()]
-    show_table(("variable", "value", "side", "from", "verified", "reason"), rows, profile.description)
+    rows = [
+        (v.env, v.value, v.side, v.profile, set_by(v), verified(v), v.reason) for v in profile.values.values()
+    ]
+    columns = ("variable", "value", "side", "from", "set", "verified", "reason")
+    show_table(columns, rows, profile.description)
+
+
+def set_by(value: Value) -> str | None:
+    """Who set it last and when; None for a value that came with the file."""
+    return f"{value.date} by {value.author}" if value.author or value.date else None
 
 
 def verified(value: Value) -> str:
@@ -29,11 +38,15 @@ def verified(value: Value) -> str:
     return record.at if value.is_verified else f"no ({record.value} was, {record.at})"
 
 
-def show_diff(one: str, other: str, rows: Sequence[tuple[str, str | None, str | None]]) -> None:
+def show_comparison(found: Comparison) -> None:
+    units = any(d.unit for d in found.rows)
+    rows = [(*((d.unit,) if units else ()), d.name, d.one, d.other) for d in found.rows]
     if rows:
-        show_table(("variable", one, other), rows)
+        show_table((*(("unit",) if units else ()), "variable", found.one, found.other), rows)
     else:
-        print(f"{one} and {other} hold the same values.")
+        print(f"{found.one} and {found.other} hold the same values.")
+    for note in found.notes:
+        print(note)
 
 
 def values_document(profile: Profile) -> dict[str, object]:
@@ -45,6 +58,9 @@ def values_document(profile: Profile) -> dict[str, object]:
                 "side": v.side,
                 "reason": v.reason,
                 "origin": v.origin,
+                "author": v.author or None,
+                "date": v.date or None,
+                "secret": v.file or None,
                 "is_verified": v.is_verified,
                 "verified": v.verified.model_dump() if v.verified else None,
             }

@@ -127,4 +127,7 @@ def _troubles(status: FleetStatus) -> list[str]:
                 lines.append(f"{e.engine.name}: not ready: {', '.join(known.not_ready)}")
         elif e.unit.state == "active" or not e.unit.reason:
             lines.append(f"{e.engine.name}: {e.sample.detail or e.sample.reach}")
+    if status.strangers:
+        names = ", ".join(status.strangers)
+        lines.append(f"{status.router.name} was never told of {names} and sends nothing there.")
     return [*lines, "`pdctl diagnose` says why."] if lines else []

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from pdctl.flows.tune.proposal import histogram
-from pdctl.flows.tune.run import TuneReport
+from pdctl.fleet.chain import INFLIGHT
+from pdctl.flows.tune.measure import Phase
+from pdctl.flows.tune.proof import Proof
+from pdctl.flows.tune.proposal import Proposal, histogram
+from pdctl.flows.tune.report import TuneReport
 
 
 def show(report: TuneReport) -> None:
     value = report.proposal.value if report.proposal else None
     for phase in report.phases:
-        note = (
-            f"{len(phase.shots)} requests, {phase.failed} failed, at most {phase.waiting} waiting on decode"
-        )
-        print(f"Dwell in the inflight queue, {phase.name} ({phase.seconds:g} s; {note})")
+        print(f"Dwell in the inflight queue, {phase.name} ({_told(phase)})")
         for line in histogram(phase.dwells, value):
             print(f"  {line}")
     if report.proposal is not None:
-        head = "Proposed" if value is not None else "No proposal"
-        print(f"{head}: {report.proposal.reason}")
+        _proposed(report.proposal)
     for proof in report.proofs:
-        word = "fired" if proof.ok else "NOT proved"
-        print(
-            f"Watchdog of {proof.prefill} ({proof.prefill} -> {proof.decode}, {proof.test_value:g} s): {word}"
-        )
-        for check in proof.checks:
-            print(f"  {'ok' if check.ok else 'NO'}  {check.name}: {check.detail}")
+        _proof(proof, "")
+    for proof in report.again:
+        _proof(proof, " after applying")
     for line in (*report.restored, *report.put_back):
         print(f"Restored: {line}")
     for line in report.left_alone:
@@ -44,3 +40,34 @@ def show(report: TuneReport) -> None:
     for note in report.notes:
         print(f"Note: {note}.")
     print(f"Evidence: {report.evidence}")
+
+
+def _told(phase: Phase) -> str:
+    if not phase.shots:
+        return f"{len(phase.dwells)} transfers"
+    said = f"{phase.seconds:g} s; {len(phase.shots)} requests, {phase.failed} failed"
+    return f"{said}, at most {phase.waiting} waiting on decode" + (
+        f", {phase.waited:.1f} s the longest wait there" if phase.waited else ""
+    )
+
+
+def _proposed(proposal: Proposal) -> None:
+    print(f"{'No proposal' if proposal.value is None else 'Proposed'}: {proposal.reason}")
+    for caution in proposal.cautions:
+        print(f"Caution: {caution}.")
+    if proposal.fitted is not None:
+        print(
+            f"Beside it: a Pareto tail fitted to the longest tenth gives {proposal.fitted:.1e} beyond the "
+            "value; it assumes that the tail goes on in its shape, and decides nothing."
+        )
+
+
+def _proof(proof: Proof, when: str) -> None:
+    word = "NOT proved" if proof.fired_after is None or not proof.ok else "fired"
+    edge = f"{proof.prefill} -> {proof.decode}"
+    named = "" if proof.watchdog == INFLIGHT else f" {proof.watchdog}"
+    print(f"Watchdog{named} of {proof.prefill}{when} ({edge}, {proof.test_value:g} s): {word}")
+    for check in proof.checks:
+        mark = "--" if check.ok is None else "ok" if check.ok else "NO"
+        said = f"not proved: {check.detail}" if check.ok is None else check.detail
+        print(f"  {mark}  {check.name}: {said}")

@@ -14,19 +14,16 @@ from engine.core.settings import BY_NAME, ORDER, OTHER_ENV, SETTINGS, SWITCH
 from pdctl import contracts
 from pdctl.cli.app import root
 from pdctl.exits import MEANING
+from tests.docs.catalogue import catalogue
 from tests.docs.lock import engine_lock
+from tests.docs.markdown import NOTE, table
+from tests.docs.words import words
 
-NOTE = "<!-- Written by `python -m tests.docs --write`. Change the code, not this page. -->\n"
 WHERE_OTHER = {
     "PD_FLEET_TOKEN_FILE": "A file (0600) with the fleet token: admin verbs and links ask for it.",
     "PD_DRILL_TOKEN_FILE": "A file (0600) with the drill token. Fault points exist only when it is set.",
     "PD_LOG_LEVEL": "Least level that is logged: debug, info, warning or error.",
 }
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def settings() -> str:
@@ -57,7 +54,7 @@ def settings() -> str:
             '"Live" values also change without a restart through `POST /admin/timeouts`; the value in force,',
             "its source and since when are in `timeouts` of `GET /v1/state`.",
             "",
-            _table(head, rows),
+            table(head, rows),
             "",
             "## Order",
             "",
@@ -65,11 +62,11 @@ def settings() -> str:
             "is refused, as far as one process knows both: what its environment says, and the defaults of",
             "what it reads itself.",
             "",
-            _table(["Must be below", "this one", "Why"], order),
+            table(["Must be below", "this one", "Why"], order),
             "",
             "## Variables that are not timeouts",
             "",
-            _table(["Variable", "What it is"], other),
+            table(["Variable", "What it is"], other),
             "",
         ]
     )
@@ -94,7 +91,7 @@ def contract_page() -> str:
             [f"`{key}`", "yes" if key in required else "no", _kind(value)]
             for key, value in document.get("properties", {}).items()
         ]
-        out += [_table(["Key", "Always there", "Kind"], rows), ""]
+        out += [table(["Key", "Always there", "Kind"], rows), ""]
     return "\n".join(out)
 
 
@@ -116,7 +113,7 @@ def cli() -> str:
     command = typer.main.get_command(root)
     out = ["# The command line", "", NOTE, (command.help or "").strip(), ""]
     out += ["## Exit codes", "", "The same in text and with `--json`.", ""]
-    out += [_table(["Code", "Meaning"], [[str(int(code)), text] for code, text in MEANING.items()]), ""]
+    out += [table(["Code", "Meaning"], [[str(int(code)), text] for code, text in MEANING.items()]), ""]
     out += ["## Options of every verb", "", *_options(command), ""]
     out += _verbs(command, "pdctl")
     return "\n".join(out)
@@ -145,7 +142,7 @@ def _options(command: Any) -> list[str]:
             names = ", ".join(f"`{n}`" for n in (*option.opts, *option.secondary_opts))
             value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
             rows.append([names + value, (option.help or "").strip()])
-    return [_table(["Option", "What it does"], rows)] if rows else []
+    return [table(["Option", "What it does"], rows)] if rows else []
 
 
 def rules() -> str:
@@ -164,16 +161,18 @@ def bundle() -> str:
     head, begin, rest = page.partition("<!-- numbers: written by `make docs` -->\n")
     _, end, tail = rest.partition("<!-- end of numbers -->\n")
     rows = [[f"`{name}`", what] for name, what in NAMES.items()]
-    return f"{head}{begin}\n{_table(['Name', 'What it is'], rows)}\n\n{end}{tail}"
+    return f"{head}{begin}\n{table(['Name', 'What it is'], rows)}\n\n{end}{tail}"
 
 
 PAGES: dict[str, Callable[[], str]] = {
     "rules.md": rules,
     "settings.md": settings,
+    "catalogue.md": catalogue,
     "cli.md": cli,
     "contracts.md": contract_page,
     "bundle.md": bundle,
     "../pdctl/release/engine.lock": engine_lock,
+    "../pdctl/cli/words/table.json": words,
 }
 
 

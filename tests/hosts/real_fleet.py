@@ -24,7 +24,7 @@ from pdctl.flows.deploy.result import Outcome
 from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet, remote
-from pdctl.flows.tune.load import Shape, Shot, drive
+from pdctl.flows.load.run import Shape, Shot, drive
 from pdctl.remote.journal import Journal
 from tests.hosts import hostpython
 from tests.hosts.hostpython import PYTHON
@@ -162,7 +162,7 @@ class RealFleet:
 
         def run(ctx: Context) -> None:
             while not over.is_set():
-                shots.extend(asyncio.run(drive(ctx, shape)))
+                shots.extend(asyncio.run(drive(ctx, shape)).shots)
 
         with self.context() as ctx:
             running = threading.Thread(target=run, args=[ctx])

@@ -90,7 +90,12 @@ SIGNS = (
     # vLLM names the error at every start where it may not raise the limit.
     Sign("process.no_files", "Too many open files", r"^(?!.*can cause fd limit errors)"),
     Sign("process.no_threads", "can't start new thread"),
-    Sign("process.no_threads", "Resource temporarily unavailable", r"(?:fork|pthread_create|thread)"),
+    # Not a socket's: "[Service thread] Accept failed Resource temporarily unavailable" is NCCL's teardown.
+    Sign(
+        "process.no_threads",
+        "Resource temporarily unavailable",
+        r"(?i)fork|pthread_create|(?:start|creat|spawn)\w*[^:]{0,20}thread|thread[^:]{0,20}(?:start|creat|spawn)",
+    ),
     Sign(
         "process.gpu_memory_taken",
         "Free memory on device",

@@ -58,7 +58,8 @@ def entry(unit: DesiredUnit) -> Entry:
         "table": place.spec.model_dump(mode="json"),
     }
     spec = json.loads(json.dumps(asdict(unit.spec)))
-    return {"fleet": fleet, "spec": spec, "env": unit.env_text(), "release": unit.release}
+    made: Entry = {"fleet": fleet, "spec": spec, "env": unit.env_text(), "release": unit.release}
+    return {**made, "secret": sorted(unit.secret)} if unit.secret else made
 
 
 def wanted(name: str, found: Entry) -> DesiredUnit:
@@ -73,7 +74,7 @@ def wanted(name: str, found: Entry) -> DesiredUnit:
     env = parse_env(found["env"])
     live = {e: float(v) for e, v in env.items() if e in known() and known()[e].live}
     spec = UnitSpec.from_json(json.dumps({"schema": 1, **found["spec"]}))
-    return DesiredUnit(unit, spec, env, live, found["release"])
+    return DesiredUnit(unit, spec, env, live, found["release"], frozenset(found.get("secret", ())))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ def desired_unit(fleet: Fleet, unit: Engine | Router, release: Release | None) -
     secrets = {name: hashlib.sha256(data).hexdigest() for name, (_, data) in tokens.items()}
     fixed = {e: v for e, v in env.items() if e not in timeouts}
     inputs = _digest([spec.argv, spec.cwd, spec.env, spec.numa, fixed, secrets, release.id])
-    return DesiredUnit(unit, replace(spec, inputs=inputs), env, timeouts, release.id)
+    secret = frozenset(n for n, v in values.items() if v.secret)
+    return DesiredUnit(unit, replace(spec, inputs=inputs), env, timeouts, release.id, secret)
 
 
 def _foreign_unit(fleet: Fleet, unit: Engine | Router) -> DesiredUnit:

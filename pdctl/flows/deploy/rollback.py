@@ -19,7 +19,7 @@ from pdctl.flows.deploy.kept import records_of
 from pdctl.flows.deploy.look import States, look_at
 from pdctl.flows.deploy.planning import SWITCH, Deploy, author, make_deploy, restart_cell, usable
 from pdctl.flows.deploy.release import current_step
-from pdctl.flows.deploy.scope import chosen
+from pdctl.flows.deploy.scope import chosen, strangers, with_router
 from pdctl.flows.deploy.starts import CoRestart
 from pdctl.plan.step import Plan, Step, make_plan
 
@@ -43,9 +43,11 @@ def plan_rollback(
     target = _target(known, now, id, lost(records, silent))
     there = replace(ctx, fleet=fleet_of(ctx.fleet, target))
     units = {name: wanted(name, entry) for name, entry in target.units()}
-    groups = chosen(there.fleet, groups_of(there.fleet, units), limit)
+    groups = chosen(there.fleet, every := groups_of(there.fleet, units), limit)
     for group in groups:
         _reach(ctx, states, group)
+    new = strangers(states, groups, every)
+    groups = with_router(groups, every) if new else groups
     hooks = Hooks(there, list(there.fleet.hosts))
     ways = Ways(
         author(ctx, states, f"rollback to {target.id}"),
@@ -56,6 +58,7 @@ def plan_rollback(
     states = States(there, states.hosts, states.down)
     broken = _gone(states, list(units.values()))
     deploy = Deploy(there, Plan(()), units, tuple(groups), states, ways, broken, hooks, "rollback")
+    deploy = replace(deploy, notes=tuple(new))
     deploy = make_deploy(deploy, make_plan(_switch(deploy)))
     if now is not None and target.same(now) and not deploy.plan.changes:
         said = f"Deployment {id or target.id} is what serves already."

@@ -40,6 +40,7 @@ def apply_deploy(deploy: Deploy, journal: Journal) -> Outcome:
             ended = "done" if outcome.exit is Exit.OK else "failed"
             if ended == "done":
                 places.ended(fleet, journal)
+                journal.note("deployment", id=deploy.ways.author.id)
         finally:
             note = hooks.after(deploy.verb, ended)
     outcome.notes += [note] if note else []

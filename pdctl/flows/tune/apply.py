@@ -17,7 +17,10 @@ from pdctl.fleet.profile import load_profile
 from pdctl.fleet.schema import Verified
 from pdctl.flows import admin
 from pdctl.flows.context import Context
-from pdctl.flows.tune import recovery
+from pdctl.flows.recovery.envs import change_env, read_env
+from pdctl.flows.recovery.record import Record, forget, write
+from pdctl.flows.recovery.restore import restore
+from pdctl.flows.recovery.timeouts import add_live, set_live
 from pdctl.flows.tune.proof import Proof
 
 
@@ -53,9 +56,10 @@ def taken(fleet: Fleet, unit: Engine | Router, profile: str, wanted: Mapping[str
 
 
 def apply(ctx: Context, wanted: Mapping[str, float], reasons: Mapping[str, str]) -> list[Change]:
-    """Profile, then live, then read back. The recovery record holds the old state until all of it is done.
+    """Profile, env files on the hosts, then live, then read back: what restarts later comes back with them.
 
-    DeadlineError when a value does not read back; everything is as before then.
+    The recovery record holds the old state until all of it is done. DeadlineError when a value does not read
+    back, another PdctlError when a host or an engine refuses; everything is as before then.
     """
     fleet = ctx.fleet
     name = profile_name(fleet)
@@ -63,34 +67,33 @@ def apply(ctx: Context, wanted: Mapping[str, float], reasons: Mapping[str, str])
     edit = set_values(
         fleet.paths.profiles, name, {e: (f"{v:g}", reasons[e]) for e, v in wanted.items()}, by()
     )
-    live = {unit.name: _names(taken(fleet, unit, name, wanted)) for unit in fleet.units()}
-    record = recovery.Record(files={str(edit.path): (edit.before, edit.after)})
-    for unit, values in live.items():
-        if values:
-            add_live(ctx, record, unit, values)
-    recovery.write(fleet, record)
+    found = [(unit, taken(fleet, unit, name, wanted)) for unit in fleet.units()]
+    mine = [(unit, values) for unit, values in found if values]
+    record = Record(files={str(edit.path): (edit.before, edit.after)})
+    for unit, values in mine:
+        add_live(ctx, record, unit.name, _names(values))
+        _add_env(ctx, record, unit, values)
+    write(fleet, record)
     try:
         edit.apply()
-        for unit, values in live.items():
-            if values:
-                recovery.set_live(ctx, unit, values)
+        for unit, values in mine:
+            change_env(ctx, unit, {env: f"{value:g}" for env, value in values.items()})
+            set_live(ctx, unit.name, _names(values))
     except BaseException:
-        recovery.restore(ctx)
+        restore(ctx)
         raise
-    recovery.forget(fleet)
+    forget(fleet)
     return [Change(env, current[env], seconds) for env, seconds in wanted.items()]
+
+
+def _add_env(ctx: Context, record: Record, unit: Engine | Router, values: Mapping[str, float]) -> None:
+    seen = read_env(ctx, unit)
+    if seen is not None:
+        record.envs[unit.name] = {env: (seen.get(env), f"{value:g}") for env, value in values.items()}
 
 
 def _names(values: Mapping[str, float]) -> dict[str, float]:
     return {known()[env].name: value for env, value in values.items()}
-
-
-def add_live(ctx: Context, record: recovery.Record, unit: str, values: Mapping[str, float]) -> None:
-    """Note what `unit` has in force of `values`, and that the run is to set these."""
-    url = ctx.fleet.unit(unit).url
-    record.lives[unit] = str(admin.get(ctx, url, "/v1/state")["incarnation"])
-    seen = admin.timeouts(ctx, url)
-    record.timeouts[unit] = {name: (seen[name], value) for name, value in values.items()}
 
 
 def not_in_force(ctx: Context, profile: str, value: float) -> str:
@@ -133,7 +136,7 @@ def vouch(ctx: Context, proof: Proof, evidence: str, value: float) -> str:
     stated = profile.values.get(INFLIGHT)
     text = stated.value if stated else f"{known()[INFLIGHT].default:g}"
     if stated is None:
-        set_value(fleet.paths.profiles, name, INFLIGHT, text, known()[INFLIGHT].reason, by())
+        set_value(fleet.paths.profiles, name, INFLIGHT, text, known()[INFLIGHT].does, by())
     record = Verified(
         value=text,
         at=now(),

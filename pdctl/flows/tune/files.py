@@ -1,9 +1,10 @@
-"""Env files of a fleet whose timeouts were set while it runs: a unit that restarts comes back with them."""
+"""The record of what serves, after timeouts were set live: a deploy has nothing left to do about them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from pdctl.errors import PdctlError
 from pdctl.flows.changing import doing
@@ -15,54 +16,44 @@ from pdctl.flows.tune.apply import profile_name, taken
 from pdctl.units.envfile import parse_env, render_env
 
 
-def write_env(ctx: Context, wanted: Mapping[str, float]) -> list[str]:
-    """Change those values and nothing else in what is installed, and in the record of what serves.
+def note_deployment(ctx: Context, wanted: Mapping[str, float]) -> list[str]:
+    """What served with the old env files is recorded as serving with the present ones, and nothing else is.
 
-    One sentence for each host where that could not be done: what restarts there has the old values.
+    One sentence for each host where that could not be done.
     """
     states = look_at(ctx, list(dict.fromkeys(u.host for u in ctx.fleet.units())))
     failed = dict(states.down)
     made = author(ctx, states, "tune-timeout")
     for name, state in states.hosts.items():
         try:
-            before = dict(state.env)
-            _write(ctx, state, wanted)
-            if any(before[unit] != text for unit, text in state.env.items()):
-                _record(ctx, state, before, made)
+            _record(ctx, state, wanted, made)
         except PdctlError as error:
             failed[name] = error
     return [
-        f"the env files on {host} could not be written ({error.message}); `pdctl deploy` does it"
+        f"what serves on {host} could not be recorded ({error.message}); `pdctl deploy` does it"
         for host, error in failed.items()
     ]
 
 
-def _write(ctx: Context, state: HostState, wanted: Mapping[str, float]) -> None:
-    fleet = ctx.fleet
-    profile = profile_name(fleet)
-    for unit in fleet.units():
-        if unit.host != state.name or unit.name not in state.env:
-            continue
-        mine = {env: f"{value:g}" for env, value in taken(fleet, unit, profile, wanted).items()}
-        text = render_env(parse_env(state.env[unit.name]) | mine)
-        if text == state.env[unit.name]:
-            continue
-        path = fleet.host_paths(state.name).env(unit.name)
-        with doing(ctx, f"{state.name}/env/{unit.name}", state.name, f"write the env file of {unit.name}"):
-            ctx.transport(state.name).put(text.encode(), path, 0o600)
-        state.env[unit.name] = text
-
-
-def _record(ctx: Context, state: HostState, before: Mapping[str, str], made: Author) -> None:
-    """What served with the old files serves with these: no deploy has anything left to do about them."""
+def _record(ctx: Context, state: HostState, wanted: Mapping[str, float], made: Author) -> None:
     if state.newest is None:
         return
-    units = {
-        name: {**found, "env": state.env[name]} if before.get(name) == found["env"] else found
-        for name, found in state.newest["units"].items()
-    }
+    before: dict[str, dict[str, Any]] = state.newest["units"]
+    units = {name: {**row, "env": _now(ctx, state, name, row["env"], wanted)} for name, row in before.items()}
+    if units == before:
+        return
     document = record(made, ctx.fleet, state.name, units, state.newest, {})
     path = ctx.fleet.host_paths(state.name).deployment(made.id)
     with doing(ctx, f"{state.name}/record", state.name, "record what serves"):
         ctx.transport(state.name).put(json.dumps(document, indent=1).encode(), path, 0o600)
     state.newest = document
+
+
+def _now(ctx: Context, state: HostState, name: str, served: str, wanted: Mapping[str, float]) -> str:
+    """The unit's env file where it differs from what served by these values alone; else what served."""
+    unit = next((u for u in ctx.fleet.units() if u.name == name), None)
+    if unit is None or name not in state.env:
+        return served
+    mine = {e: f"{v:g}" for e, v in taken(ctx.fleet, unit, profile_name(ctx.fleet), wanted).items()}
+    text = render_env(parse_env(served) | mine)
+    return text if text == state.env[name] else served

@@ -1,27 +1,37 @@
-"""Measure time in the inflight queue under load and while decode is saturated."""
+"""Measure time in the inflight queue: idle, under load, and while decode is saturated."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.flows import admin
 from pdctl.flows.context import Context
-from pdctl.flows.tune.load import Shape, Shot, drive
+from pdctl.flows.load.plan import Shape
+from pdctl.flows.load.report import Shot
+from pdctl.flows.load.run import drive
+from pdctl.flows.tune.estimate import needed
+from pdctl.flows.tune.proposal import ENOUGH
 
 # The engine's own default where the fleet file leaves max_running out.
 SLOTS = 16
 _LOOK = 1.0  # an engine keeps the last 512 dwells: looking every second misses none
+# Decode's stages that a deadline of its own bounds; in the last one it also waits for the prompt's turn.
+_BEFORE = ("waiting", "preallocated", "transferring")
+_IDLE = 10.0  # one request at a time says the same after a few
 
 
 @dataclass(frozen=True)
 class Phase:
-    """`dwells` are seconds of transfers that ended well; `worst` other outcomes by name.
+    """`dwells` are seconds of transfers that ended well, in order of time; `worst` other outcomes by name.
 
-    `waiting` is the most requests seen waiting for a place on decode, `shots` what the clients saw.
+    `waiting` is the most requests seen waiting for a place on decode, `waited` the longest that one was seen
+    in a stage of decode before its KV was there, in seconds, `shots` what the clients saw.
     """
 
     name: str
@@ -30,6 +40,7 @@ class Phase:
     worst: dict[str, int]
     waiting: int
     shots: tuple[Shot, ...]
+    waited: float = 0.0
 
     @property
     def failed(self) -> int:
@@ -43,7 +54,17 @@ class Phase:
         return f"{self.failed} of {len(self.shots)} requests failed ({said})" if said else ""
 
 
-class _Watcher:
+@dataclass(frozen=True)
+class Ended:
+    """A transfer as its prefill tells of it: when it ended (Unix seconds), how long it dwelt, and how."""
+
+    prefill: str
+    at: float
+    seconds: float
+    how: str
+
+
+class Watcher:
     """Collects dwells of all prefills and the depth of decode's queue while a load runs."""
 
     def __init__(self, ctx: Context) -> None:
@@ -51,13 +72,14 @@ class _Watcher:
         self._ctx = ctx
         self._prefills = [e for e in fleet.engines() if e.role == "prefill"]
         self._decodes = [e for e in fleet.engines() if e.role == "decode"]
-        self._seen: set[tuple[str, float, float, str]] = set()
-        self._old: set[tuple[str, float, float, str]] = set()
+        self._seen: set[Ended] = set()
+        self._old: set[Ended] = set()
         self.waiting = 0
+        self.waited = 0.0
 
-    def _dwells(self, engine: Engine) -> set[tuple[str, float, float, str]]:
+    def _dwells(self, engine: Engine) -> set[Ended]:
         recent = admin.state(self._ctx, engine.url, 5.0).get("dwell", {}).get("recent", [])
-        return {(engine.name, float(at), float(s), str(how)) for at, s, how in recent}
+        return {Ended(engine.name, float(at), float(s), str(how)) for at, s, how in recent}
 
     def begin(self) -> None:
         """What lies in the engines already does not count."""
@@ -68,45 +90,78 @@ class _Watcher:
         for engine in self._prefills:
             self._seen |= self._dwells(engine)
         for engine in self._decodes:
-            queues: dict[str, Any] = admin.state(self._ctx, engine.url, 5.0).get("queues", {})
-            self.waiting = max(self.waiting, int(queues.get("waiting", {}).get("depth", 0)))
+            state: dict[str, Any] = admin.state(self._ctx, engine.url, 5.0)
+            self.waiting = max(self.waiting, int(state.get("queues", {}).get("waiting", {}).get("depth", 0)))
+            ages = [r["stage_age_s"] for r in state.get("requests", []) if r["stage"] in _BEFORE]
+            self.waited = max([self.waited, *map(float, ages)])
 
-    def outcomes(self) -> list[tuple[float, str]]:
-        return [(seconds, how) for _, _, seconds, how in self._seen - self._old]
+    def ended(self) -> list[Ended]:
+        return sorted(self._seen - self._old, key=lambda e: e.at)
 
 
-def shapes(fleet: Fleet, seconds: float) -> dict[str, Shape]:
-    """Load: a few agents. Saturated: more requests at once than decode has slots, by half and two more."""
+@dataclass(frozen=True)
+class Plan:
+    """A condition: its load for `seconds`, again until `enough` transfers were seen or `limit` is over."""
+
+    name: str
+    shape: Shape
+    enough: int
+    limit: float
+
+
+def plans(fleet: Fleet, seconds: float, target: float, limit: float) -> tuple[Plan, ...]:
+    """Idle: one request at a time. Load: a few agents. Saturated: half more requests at once than decode has
+    slots, and two, until the target's rate can be borne out.
+    """
     slots = sum(e.spec.max_running or SLOTS for e in fleet.engines() if e.role == "decode")
-    return {
-        "load": Shape(agents=3, seconds=seconds, tokens=8),
-        "saturated": Shape(agents=slots + slots // 2 + 2, seconds=seconds, tokens=24),
-    }
+    limit = max(limit, seconds)
+    return (
+        Plan("idle", Shape(agents=1, seconds=min(seconds, _IDLE), tokens=4), 0, limit),
+        Plan("load", Shape(agents=3, seconds=seconds, tokens=8), ENOUGH, limit),
+        Plan(
+            "saturated",
+            Shape(agents=slots + slots // 2 + 2, seconds=seconds, tokens=24),
+            needed(target),
+            limit,
+        ),
+    )
 
 
-def measure(ctx: Context, seconds: float) -> tuple[Phase, ...]:
-    """Both phases, `seconds` each and what the last requests take."""
-    phases = []
-    for name, shape in shapes(ctx.fleet, seconds).items():
-        ctx.say(f"measuring dwell, {name}: {shape.agents} agents for {seconds:g} s")
-        phases.append(asyncio.run(_phase(ctx, name, shape)))
-    return tuple(phases)
+def measure(ctx: Context, wanted: Sequence[Plan]) -> list[Phase]:
+    """One phase after the other, and what the last requests of each take."""
+    return [measure_one(ctx, plan) for plan in wanted]
 
 
-async def _phase(ctx: Context, name: str, shape: Shape) -> Phase:
-    watcher = _Watcher(ctx)
-    await asyncio.to_thread(watcher.begin)
-    load = asyncio.create_task(drive(ctx, shape))
+def measure_one(ctx: Context, plan: Plan) -> Phase:
+    shape = plan.shape
+    ctx.say(f"measuring dwell, {plan.name}: {shape.agents} agents for {shape.seconds:g} s")
+    watcher = Watcher(ctx)
+    watcher.begin()
+    began = time.monotonic()
+    phase = Phase(plan.name, 0.0, (), {}, 0, ())
+    while True:
+        before = len(phase.dwells)
+        shots = asyncio.run(_drive(ctx, watcher, shape, seed=len(phase.shots)))
+        phase = phase_of(plan.name, watcher, time.monotonic() - began, (*phase.shots, *shots))
+        have, stuck = len(phase.dwells), len(phase.dwells) == before
+        if have >= plan.enough or stuck or phase.seconds + shape.seconds > plan.limit:
+            return phase
+        ctx.say(f"measuring dwell, {plan.name}: {have} of {plan.enough} transfers that the target takes")
+
+
+def phase_of(name: str, watcher: Watcher, seconds: float, shots: tuple[Shot, ...]) -> Phase:
+    ended = watcher.ended()
+    worst = dict(Counter(e.how for e in ended if e.how != "done"))
+    dwells = tuple(e.seconds for e in ended if e.how == "done")
+    return Phase(name, round(seconds, 1), dwells, worst, watcher.waiting, shots, watcher.waited)
+
+
+async def _drive(ctx: Context, watcher: Watcher, shape: Shape, seed: int) -> tuple[Shot, ...]:
+    load = asyncio.create_task(drive(ctx, shape, seed=seed))
     try:
         while not load.done():
             await asyncio.wait([load], timeout=_LOOK)
             await asyncio.to_thread(watcher.look)
     finally:
         load.cancel()
-    outcomes = watcher.outcomes()
-    worst: dict[str, int] = {}
-    for _, how in outcomes:
-        if how != "done":
-            worst[how] = worst.get(how, 0) + 1
-    dwells = tuple(sorted(s for s, how in outcomes if how == "done"))
-    return Phase(name, shape.seconds, dwells, worst, watcher.waiting, tuple(load.result()))
+    return load.result().shots

@@ -15,11 +15,13 @@ from typing import Any
 import httpx
 
 from pdctl.errors import DeadlineError
+from pdctl.fleet.chain import INFLIGHT
 from pdctl.fleet.model import Engine
-from pdctl.flows import admin, drill
+from pdctl.flows import admin
 from pdctl.flows.context import Context
-from pdctl.flows.tune import recovery
-from pdctl.flows.tune.load import ask
+from pdctl.flows.drill.points import arm
+from pdctl.flows.load.client import ask
+from pdctl.flows.recovery.timeouts import set_live
 from pdctl.flows.waiting import until
 
 FAULT = "stall-transfer"
@@ -31,14 +33,19 @@ SLACK = 1.0
 
 @dataclass(frozen=True)
 class Check:
+    """`ok` is None for what cannot be shown there; `detail` says why."""
+
     name: str
-    ok: bool
+    ok: bool | None
     detail: str
 
 
 @dataclass(frozen=True)
 class Proof:
-    """`fired_after` is the victim's dwell in the prefill's own words, None when nothing fired."""
+    """`fired_after` is the victim's dwell in the prefill's own words, None when nothing fired.
+
+    `decode` is "" where none took part; `watchdog` is the variable that sets the one that was watched.
+    """
 
     prefill: str
     decode: str
@@ -46,10 +53,11 @@ class Proof:
     fired_after: float | None
     victim: str
     checks: tuple[Check, ...]
+    watchdog: str = INFLIGHT
 
     @property
     def ok(self) -> bool:
-        return all(check.ok for check in self.checks)
+        return all(check.ok is not False for check in self.checks)
 
 
 def fired(state: dict[str, Any]) -> int:
@@ -114,18 +122,33 @@ async def _stalled(ctx: Context, prefill: Engine, before: int, deadline: float) 
     return False
 
 
-async def _scene(
-    ctx: Context, prefill: Engine, decode: Engine, id: str, value: float, before: int
-) -> tuple[tuple[str, str], list[tuple[str, str]], bool]:
-    """Victim first, neighbours once it is stalled: (victim's codes, neighbours' (text, code), stalled)."""
-    model, url = ctx.fleet.model.name, ctx.fleet.router.url
+@dataclass(frozen=True)
+class _Scene:
+    """`codes` of the victim's legs, `told`: seconds from the stall to the last of them; `others` are
+    (text, code) of its neighbours.
+    """
+
+    codes: tuple[str, str]
+    told: float
+    others: list[tuple[str, str]]
+    stalled: bool
+
+
+async def _scene(ctx: Context, prefill: Engine, decode: Engine, id: str, value: float, before: int) -> _Scene:
+    """Victim first, neighbours once it is stalled."""
+    url, model = ctx.fleet.router.url, ctx.fleet.model.name
     victim = asyncio.create_task(_legs(ctx, prefill, decode, id, value + 30.0))
     stalled = await _stalled(ctx, prefill, before, 10.0)
+    began = time.monotonic()
+
+    async def told() -> tuple[tuple[str, str], float]:
+        return await victim, time.monotonic() - began
+
     async with ctx.async_client() as client:
         prompts = [f"Neighbour {n}: count from one to five." for n in range(NEIGHBOURS)]
-        others = await asyncio.gather(*(ask(client, url, model, p, 8, 60.0) for p in prompts))
-        codes = await victim
-    return codes, list(others), stalled
+        asked = asyncio.gather(*(ask(client, url, model, p, 8, 60.0) for p in prompts))
+        (codes, seconds), others = await asyncio.gather(told(), asked)
+    return _Scene(codes, seconds, list(others), stalled)
 
 
 def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
@@ -138,14 +161,16 @@ def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
         until(partial(_busy, ctx, engine), 30.0)
     base = admin.get(ctx, prefill.url, "/v1/state")
     free = {e.name: int(admin.get(ctx, e.url, "/v1/state")["pages"]["free"]) for e in pair}
-    recovery.set_live(ctx, prefill.name, {"inflight": value})
-    drill.arm(ctx, prefill, FAULT, count=1)
+    set_live(ctx, prefill.name, {"inflight": value})
+    arm(ctx, prefill, FAULT, count=1)
     id = f"drill-{secrets.token_hex(6)}"
     ctx.say(f"{prefill.name} -> {decode.name}: watchdog at {value:g} s, one transfer stalled ({id})")
-    codes, neighbours, stalled = asyncio.run(_scene(ctx, prefill, decode, id, value, _hits(base)))
-    checks = [Check("one transfer was stalled", stalled, f"{FAULT} count 1")]
-    checks += _client_checks(codes, neighbours)
+    scene = asyncio.run(_scene(ctx, prefill, decode, id, value, _hits(base)))
+    checks = [Check("one transfer was stalled", scene.stalled, f"{FAULT} count 1")]
+    checks += _client_checks(scene, value)
+    began = time.monotonic()
     after = _settled(ctx, pair, free)
+    took = time.monotonic() - began
     state = admin.get(ctx, prefill.url, "/v1/state")
     dwell = _dwell(base, state)
     checks += [
@@ -154,7 +179,9 @@ def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
             fired(state) - fired(base) == 1,
             f"{fired(base)} -> {fired(state)}",
         ),
-        Check("pages are back", not after, after or f"as many free as before: {free}"),
+        Check(
+            "pages are back", not after, after or f"as many free as before: {_said(free)}, after {took:.1f} s"
+        ),
         _in_time(dwell, value),
         _logged(ctx, prefill, id),
     ]
@@ -171,16 +198,26 @@ def _settled(ctx: Context, pair: tuple[Engine, Engine], free: dict[str, int]) ->
     return ""
 
 
-def _client_checks(codes: tuple[str, str], neighbours: list[tuple[str, str]]) -> list[Check]:
-    bad = [code for _, code in neighbours if code]
-    empty = sum(1 for text, code in neighbours if not code and not text.strip())
-    said = f"prefill leg {codes[0]}, decode leg {codes[1]}"
+def _said(free: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in free.items())
+
+
+def _client_checks(scene: _Scene, value: float) -> list[Check]:
+    bad = [code for _, code in scene.others if code]
+    empty = sum(1 for text, code in scene.others if not code and not text.strip())
+    said = f"prefill leg {scene.codes[0]}, decode leg {scene.codes[1]}"
     return [
-        Check("typed error at the client", codes == (CODE, CODE), said),
+        Check("typed error at the client", scene.codes == (CODE, CODE), said),
+        # The stall is seen a moment after it has begun.
+        Check(
+            "client told in time",
+            scene.told <= value + SLACK,
+            f"{scene.told:.2f} s after the stall was seen, due within {value + SLACK:g} s",
+        ),
         Check(
             "neighbours untouched",
             not bad and not empty,
-            f"{len(neighbours) - len(bad)} of {len(neighbours)} answered"
+            f"{len(scene.others) - len(bad) - empty} of {len(scene.others)} answered"
             + (f", failed with {', '.join(bad)}" if bad else ""),
         ),
     ]
@@ -195,7 +232,10 @@ def _dwell(base: dict[str, Any], state: dict[str, Any]) -> float | None:
 
 def _in_time(dwell: float | None, value: float) -> Check:
     ok = dwell is not None and value - 0.05 <= dwell <= value + SLACK
-    said = "nothing fired" if dwell is None else f"after {dwell:.2f} s, due at {value:g} s"
+    said = "nothing fired"
+    if dwell is not None:
+        late = max(0.0, dwell - value)
+        said = f"after {dwell:.2f} s, due at {value:g} s: {late:.2f} s late, {SLACK:g} s are allowed"
     return Check("fired in time", ok, said)
 
 

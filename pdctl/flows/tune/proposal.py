@@ -1,8 +1,8 @@
 """From measured dwells to a value with its margin and its reason, or a refusal; pure.
 
-The tail is the largest healthy dwell seen. Of n independent samples the largest covers the share
-0.05 ** (1 / n) of all transfers with 95 % confidence (Wilks' one-sided bound), which needs no assumption
-on the shape of the distribution and says honestly what few samples are worth.
+The rate of false alarms is claimed for the condition in which transfers dwell longest with good reason, a
+saturated decode, from the samples alone (estimate.py). The longest dwell of any other condition counts too,
+whatever its number of samples. The margin on top covers what was not measured, and claims nothing.
 """
 
 from __future__ import annotations
@@ -12,70 +12,139 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, TOTAL, TRANSFER
+from pdctl.flows.tune.estimate import CONFIDENCE, alike, fitted, needed, smallest, upper
 
 MARGIN = 3.0
+# Below it lies what no measurement of minutes sees: a page cache that went cold, a link that flaps.
 FLOOR = 45.0
+# What some minutes of load can bear out: 299 transfers. Margin and floor lie on top of it and claim nothing;
+# who has the traffic to show a smaller rate asks for it.
+TARGET = 0.01
+# For a condition that no rate is claimed for.
 ENOUGH = 30
+# Neighbours in time that resemble each other more than this are not independent.
+ALIKE = 0.5
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """`value` is None for a refusal, and `reason` says why. `tail` and `value` in seconds."""
+    """`value` is None for a refusal, and `reason` says why. `value`, `least` and `longest` in seconds.
+
+    `least` is the smallest dwell whose rate of longer ones is below `target`; `rate` is that bound, with 95 %
+    confidence, from `samples` transfers. `longest` is the longest healthy dwell of any condition, `fitted`
+    what a Pareto tail gives for `value`, None where none can be fitted.
+    """
 
     value: float | None
-    tail: float
+    least: float | None
+    longest: float
     samples: int
-    covered: float
+    target: float
+    rate: float
     margin: float
     floor: float
     reason: str
+    fitted: float | None = None
+    cautions: tuple[str, ...] = ()
 
 
-def covered(samples: int) -> float:
-    """The share of transfers that the largest of `samples` bounds with 95 % confidence."""
-    return 0.05 ** (1.0 / samples) if samples else 0.0
+@dataclass(frozen=True)
+class Wanted:
+    """`target` is a rate per transfer; `floor` in seconds."""
+
+    target: float = TARGET
+    margin: float = MARGIN
+    floor: float = FLOOR
 
 
 def propose(
-    load: Sequence[float],
-    saturated: Sequence[float],
+    dwells: Mapping[str, Sequence[float]],
+    wanted: Wanted | None = None,
     *,
     was_saturated: bool = True,
+    waited: float = 0.0,
     trouble: str = "",
-    margin: float = MARGIN,
-    floor: float = FLOOR,
+    pace: float = 0.0,
 ) -> Proposal:
     """The inflight value: margin times the tail, at least the floor, rounded up to 5 s.
 
-    `trouble` says which requests failed while it was measured, if any did.
+    `waited` is the longest that a request stood on decode for a place or for its KV: the deadlines of both
+    stand at 5/6 of the value (`chain`), and must not cut what only waits its turn.
+
+    `dwells` are the healthy ones of each condition in order of time, `load` and `saturated` among them;
+    `trouble` says which requests failed meanwhile, if any did, `pace` how many transfers a second were seen
+    while decode was saturated.
     """
-    samples = len(load) + len(saturated)
-    tail = max([*load, *saturated], default=0.0)
-    share = covered(samples)
+    wanted = wanted or Wanted()
+    saturated = dwells.get("saturated", ())
+    longest = max((v for values in dwells.values() for v in values), default=0.0)
+    found = smallest(saturated, wanted.target)
+    least, rate = found or (None, upper(len(saturated), 0))
 
-    def refuse(why: str) -> Proposal:
-        return Proposal(None, tail, samples, share, margin, floor, why)
+    def made(value: float | None, reason: str) -> Proposal:
+        tail = fitted(saturated) if value is not None else None
+        beyond = tail.beyond(value) if tail and value is not None else None
+        numbers = (len(saturated), wanted.target, rate, wanted.margin, wanted.floor)
+        return Proposal(value, least, longest, *numbers, reason, beyond, _cautions(saturated))
 
-    for name, values in (("under load", load), ("with decode saturated", saturated)):
-        if len(values) < ENOUGH:
-            return refuse(
-                f"Only {len(values)} transfers were seen {name}; {ENOUGH} are needed for a tail. "
-                + (f"{trouble}: run `pdctl diagnose`." if trouble else "Measure longer (--seconds).")
-            )
-    if not was_saturated:
-        return refuse(
+    why = _too_few(dwells, wanted.target, trouble, pace)
+    if not why and not was_saturated:
+        why = (
             "Decode was never saturated: no request waited for a place, so the longest legitimate wait was "
             "not seen. Measure longer, or lower max_running for the measurement."
         )
-    value = math.ceil(max(floor, margin * tail) / 5.0) * 5.0
-    why = f"{margin:g} times the longest healthy dwell ({tail:.2f} s)"
-    if margin * tail < floor:
-        why = f"the floor of {floor:g} s, which is over {why}"
+    if why:
+        return made(None, why)
+    times = f"{wanted.margin:g} times"
+    wide, why = wanted.margin * longest, f"{times} the longest healthy dwell ({longest:.2f} s)"
+    if waited * 6.0 / 5.0 > longest:
+        wide = wanted.margin * waited * 6.0 / 5.0
+        why = f"{times} the longest wait on decode ({waited:.1f} s), whose deadlines are 5/6 of the value"
+    value = math.ceil(max(wanted.floor, wide) / 5.0) * 5.0
+    if wide < wanted.floor:
+        why = f"the floor of {wanted.floor:g} s, which is over {why}"
     text = (
-        f"{value:g} s: {why}; {samples} transfers, of which the longest bounds {100 * share:.1f} % of all "
-        "with 95 % confidence."
+        f"{value:g} s: {why}. From {len(saturated)} transfers with decode saturated, and with "
+        f"{100 * CONFIDENCE:g} % confidence, under {100 * rate:.2g} % of all dwell longer than {least:.2f} s "
+        f"(target {100 * wanted.target:g} %); the value is {value / max(least or 0.0, 1e-3):.0f} times that."
     )
-    return Proposal(value, tail, samples, share, margin, floor, text)
+    return made(value, text)
+
+
+def _too_few(dwells: Mapping[str, Sequence[float]], target: float, trouble: str, pace: float) -> str:
+    """Why the samples do not bear the target out, how many would and how to get them; "" when they do."""
+    load, saturated = len(dwells.get("load", ())), len(dwells.get("saturated", ()))
+    if trouble and (load < ENOUGH or saturated < needed(target)):
+        seen = f"Only {load} transfers were seen under load and {saturated} with decode saturated."
+        return f"{seen} {trouble}: run `pdctl diagnose`."
+    if load < ENOUGH:
+        few = f"Only {load} transfers were seen under load; {ENOUGH} are needed."
+        return f"{few} Measure longer (--limit)."
+    if saturated < (need := needed(target)):
+        few = f"Only {saturated} transfers were seen with decode saturated"
+        takes = f", {need / pace:.0f} s at this fleet's pace" if pace > 0 else ""
+        bears = upper(saturated, 0)
+        lax = (
+            f", or ask for what {saturated} bear out: --target {_rounded_up(bears):g}" if bears < 0.5 else ""
+        )
+        return f"{few}; a rate below {target:g} takes {need}{takes}. Measure longer (--limit){lax}."
+    return ""
+
+
+def _rounded_up(rate: float) -> float:
+    """To two digits."""
+    step = 10.0 ** (math.floor(math.log10(rate)) - 1)
+    return round(math.ceil(rate / step) * step, 12)
+
+
+def _cautions(saturated: Sequence[float]) -> tuple[str, ...]:
+    same = alike(saturated)
+    if same <= ALIKE:
+        return ()
+    return (
+        f"waits that follow one another resemble each other (rank correlation {same:.2f}): the bound assumes "
+        "that they do not, and is worth less than it says; measure longer",
+    )
 
 
 def chain(value: float, current: Mapping[str, float]) -> dict[str, float]:

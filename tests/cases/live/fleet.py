@@ -18,9 +18,10 @@ import httpx
 
 from pdctl.errors import PdctlError
 from pdctl.fleet.load import load_fleet
-from pdctl.flows import admin, drill
+from pdctl.flows import admin
 from pdctl.flows.admission import abort, resume
 from pdctl.flows.context import Context
+from pdctl.flows.drill import points
 from pdctl.units.spec import UnitStatus
 
 MODEL = "smollm2-135m"
@@ -86,12 +87,6 @@ class Fleet:
     def admin(self, name: str, verb: str, **body: object) -> None:
         admin.post(self.ctx, self.url(name), verb, body)
 
-    def arm(self, name: str, point: str, count: int = 1, value: float = 0.0) -> None:
-        drill.arm(self.ctx, self.ctx.fleet.engine(name), point, count, value)
-
-    def hits(self, name: str, point: str) -> int:
-        return int(self.state(name).get("faults", {}).get("hits", {}).get(point, 0))
-
     def unit(self, name: str) -> UnitStatus:
         return self.ctx.units("local").status([name])[name]
 
@@ -134,7 +129,7 @@ class Fleet:
         """End what a fault left: armed points, live values, holds, drains, requests."""
         for engine in self.ctx.fleet.engines():
             with suppress(PdctlError):
-                drill.disarm(self.ctx, engine)
+                points.disarm(self.ctx, engine)
         with suppress(PdctlError):
             resume(self.ctx)
         self.wait("the router counts every engine as ready", self.ready, START)

@@ -10,6 +10,9 @@ import tomlkit
 
 from pdctl.fleet.load import load_fleet
 from pdctl.flows.context import Context
+from pdctl.flows.drill.catalogue import DRILLS
+from pdctl.flows.drill.kind import Scene
+from pdctl.flows.drill.requests import Requests
 from tests.cases.live.fleet import START, Fleet
 from tests.cases.live.row import row
 
@@ -26,68 +29,29 @@ def aged(fleet: Fleet, name: str, stage: str) -> list[str]:
     ]
 
 
-def pinned(fleet: Fleet, point: str, count: int) -> Iterator[str]:
-    """The point is spent when it has acted: nothing is armed any more when the verdict is asked."""
-    before = fleet.hits("prefill-0", point)
-    fleet.arm("prefill-0", point, count)
-    fleet.send(count)
-    ids = fleet.wait("a pinned request", lambda: aged(fleet, "prefill-0", "inflight"))
-    acted = fleet.hits("prefill-0", point) - before
-    yield f"{point} acted {acted} times and is not armed; {', '.join(ids)} inflight for over {OLD:g} s"
+def drilled(fleet: Fleet, name: str) -> Iterator[str]:
+    """The product's own drill, up to its evidence; what it leaves is cleared with every row."""
+    made = fleet.ctx.fleet
+    drill = DRILLS[name]
+    scene = Scene(fleet.ctx, made.engine("prefill-0"), made.engine("decode-0"), None, Requests(fleet.ctx))
+    scene.state = fleet.state(drill.subject(scene).name)
+    scene.record = drill.prepare(scene)
+    drill.inject(scene)
+    scene.sent.send()
+    yield fleet.wait(f"{name} acts", lambda: drill.evidence(scene))
 
 
-row("stalled transfer", "PD602", subject="prefill-0 -> decode-0", says="stalled")(
-    partial(pinned, point="stall-transfer", count=2)
-)
-row("lost Want", "PD602", subject="prefill-0 -> decode-0", says="Want was lost")(
-    partial(pinned, point="lose-want", count=1)
-)
-row("lost Done", "PD602", subject="prefill-0 -> decode-0", says="Done was lost")(
-    partial(pinned, point="lose-done", count=1)
-)
-
-
-@row("slow transfers, armed", "PD606", subject="prefill-0", says="slow-transfer is armed")
-def slow(fleet: Fleet) -> Iterator[str]:
-    before = fleet.hits("prefill-0", "slow-transfer")
-    fleet.arm("prefill-0", "slow-transfer", count=0, value=8.0)
-    fleet.send(2)
-    fleet.wait("it acts", lambda: fleet.hits("prefill-0", "slow-transfer") > before)
-    yield f"slow-transfer acted {fleet.hits('prefill-0', 'slow-transfer') - before} times"
-
-
-@row("pages refused, armed", "PD606", subject="decode-0", says="refuse-pages is armed")
-def refused(fleet: Fleet) -> Iterator[str]:
-    fleet.arm("decode-0", "refuse-pages", count=0)
-    fleet.send()
-    ids = fleet.wait("a request waits for pages", lambda: aged(fleet, "decode-0", "waiting"))
-    yield f"{ids[0]} waits for pages for over {OLD:g} s, all are free"
-
-
-@row("decode makes no step, armed", "PD606", subject="decode-0", says="stop-steps is armed")
-def no_steps(fleet: Fleet) -> Iterator[str]:
-    fleet.arm("decode-0", "stop-steps", count=0)
-    fleet.send()
-    yield "stop-steps is armed on decode-0 and " + fleet.wait(
-        "a request that no step serves",
-        lambda: next(
-            (
-                f"{r['id']} is {r['stage']}"
-                for r in fleet.state("decode-0").get("requests", [])
-                if r["age_s"] > 12
-            ),
-            "",
-        ),
-    )
-
-
-@row("every post fails, armed", "PD606", subject="prefill-0", says="fail-post is armed")
-def posts_fail(fleet: Fleet) -> Iterator[str]:
-    before = fleet.hits("prefill-0", "fail-post")
-    fleet.arm("prefill-0", "fail-post", count=0)
-    fleet.send()
-    fleet.wait("posts fail", lambda: fleet.hits("prefill-0", "fail-post") > before)
-    yield f"fail-post acted {fleet.hits('prefill-0', 'fail-post') - before} times"
+_EDGE = "prefill-0 -> decode-0"
+for _title, _name, _code, _subject, _says in (
+    ("stalled transfer", "stall-transfer", "PD602", _EDGE, "stalled"),
+    ("lost Want", "lose-want", "PD602", _EDGE, "Want was lost"),
+    ("lost Done", "lose-done", "PD602", _EDGE, "Done was lost"),
+    ("slow transfers, armed", "slow-transfer", "PD606", "prefill-0", "slow-transfer is armed"),
+    ("every post fails, armed", "fail-post", "PD606", "prefill-0", "fail-post is armed"),
+    ("pages refused, armed", "refuse-pages", "PD606", "decode-0", "refuse-pages is armed"),
+    ("decode makes no step, armed", "stop-steps", "PD606", "decode-0", "stop-steps is armed"),
+):
+    row(_title, _code, subject=_subject, says=_says)(partial(drilled, name=_name))
 
 
 @row("decode saturated")

@@ -299,4 +299,5 @@ def test_an_interrupt_releases_the_lock_and_is_in_the_history(fleet: Path, numbe
 
 def test_the_table_names_modules_that_exist() -> None:
     folder = Path(sys.modules["pdctl.cli.app"].__file__ or "").parent
-    assert all((folder / f"{verb.module}.py").exists() for verb in BY_NAME.values())
+    files = [(folder / f"{v.module}.py", folder / v.module / "__init__.py") for v in BY_NAME.values()]
+    assert all(file.exists() or package.exists() for file, package in files)

@@ -35,6 +35,7 @@ CHANGING = {
     "resume": ["resume"],
     "down": ["down"],
     "profile": ["profile", "set", "default", "PD_QUEUE_TIMEOUT=350", "--reason", "why", "--live"],
+    "profile bisect": ["profile", "bisect", "default", "production", "--yes"],
     "tune-timeout": ["tune-timeout", "--yes"],
     "drill": ["drill", "arm", "prefill-0", "lose-want"],
     "drill disarm": ["drill", "disarm", "prefill-0"],
@@ -43,7 +44,7 @@ CHANGING = {
 BESIDE = {"abort": ["abort", "some-request"]}
 LOOKING = {
     *("init", "model", "check", "status", "diagnose", "explain", "requests", "logs", "history", "lock"),
-    "adopt",
+    *("adopt", "completion", "load"),
 }
 
 

@@ -21,7 +21,7 @@ from pdctl.fleet.schema import Verified
 def test_the_catalogue_is_what_the_engine_declares() -> None:
     declared = {s.env: (s.name, s.unit, s.low, s.high, s.default, s.side, s.live, s.reason) for s in SETTINGS}
     shipped = {
-        v.env: (v.name, v.unit, v.low, v.high, v.default, v.side, v.live, v.reason) for v in known().values()
+        v.key: (v.name, v.unit, v.low, v.high, v.default, v.side, v.live, v.does) for v in known().values()
     }
     assert shipped == declared
     assert other_names() == set(OTHER_ENV)
@@ -116,8 +116,8 @@ def test_set_keeps_comments_and_marks_unverified(profiles: Path) -> None:
     assert value.reason == "p99 dwell is 4 s"
     assert value.verified == record
     assert not value.is_verified
-    assert 'changed_by = "me@here"' in text
-    assert set(profile_names(profiles)) == {"default", "drill", "production"}
+    assert 'author = "me@here"' in text
+    assert set(profile_names(profiles)) == {"default", "drill", "dsv4-sm120", "production"}
 
 
 def test_set_copies_an_inherited_value_into_the_profile_named(profiles: Path) -> None:
@@ -134,7 +134,8 @@ def test_set_copies_an_inherited_value_into_the_profile_named(profiles: Path) ->
         (INFLIGHT, "-1", "why", "bad_value"),
         (INFLIGHT, "130", "  ", "no_reason"),
         ("PD_NOPE", "1", "why", "unknown_variable"),
-        ("UCX_TLS", "tcp", "why", "no_side"),
+        ("HF_HOME", "/srv/hf", "why", "no_side"),
+        ("HF_TOKEN", "hf_abcdefghijklmnopqrstuv", "why", "plain_secret"),
     ],
 )
 def test_a_wrong_set_changes_nothing(profiles: Path, env: str, value: str, reason: str, code: str) -> None:
@@ -146,9 +147,17 @@ def test_a_wrong_set_changes_nothing(profiles: Path, env: str, value: str, reaso
 
 
 def test_a_foreign_variable_needs_its_side_once(profiles: Path) -> None:
-    set_value(profiles, "default", "UCX_TLS", "tcp", "no rdma here", "me@here", side="both")
-    set_value(profiles, "default", "UCX_TLS", "tcp,self", "and loopback", "me@here")
-    assert load_profile(profiles, "default").env_for("decode")["UCX_TLS"].value == "tcp,self"
+    set_value(profiles, "default", "HF_HOME", "/srv/hf", "one disk", "me@here", side="both")
+    set_value(profiles, "default", "HF_HOME", "/srv/models", "another disk", "me@here")
+    assert load_profile(profiles, "default").env_for("decode")["HF_HOME"].value == "/srv/models"
+
+
+def test_the_side_of_a_foreign_variable_is_in_the_catalogue(profiles: Path) -> None:
+    env = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
+    set_value(profiles, "dsv4-sm120", env, "50", "below the watchdog", "me@here")
+    profile = load_profile(profiles, "dsv4-sm120")
+    assert env in profile.env_for("decode") and env not in profile.env_for("prefill")
+    assert profile.values[env].author == "me@here" and profile.values[env].date
 
 
 def test_a_fleet_whose_deadlines_are_out_of_order_is_refused_by_line(

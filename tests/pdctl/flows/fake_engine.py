@@ -3,8 +3,8 @@
 Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. It may also be
 engine/__main__.py of a release, for hosts whose Python is what a deploy makes. The instance's
 behaviour comes from a file NAME.behave beside this process's env file, from engine/behave of the release it
-runs from, and from FAKE_BEHAVE: exit=N, silent, empty, late, unloadable; NAME: in front of a word keeps it
-to that instance.
+runs from, and from FAKE_BEHAVE: exit=N, exit_with=VARIABLE, silent, empty, late, unloadable; NAME: in front
+of a word keeps it to that instance.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply({"ready": True, "reasons": []})
         else:
             state = {"instance": self.name, "incarnation": STARTED, "timeouts": self.named()}
+            state["knobs"] = {k: v for k, v in os.environ.items() if k.startswith("KNOB_")}
             engines = [{"instance": name, "cordoned": held} for name, held in self.told.items()]
             self.reply(state | ({"admission": "open", "engines": engines} if self.name == "router" else {}))
 
@@ -105,6 +106,8 @@ def main(argv: list[str]) -> None:
     root = Path(os.environ["PD_FLEET_TOKEN_FILE"]).parent
     how = behaviour(root / f"{Handler.name}.behave", Path("engine/behave"))
     for word in how:
+        if word.startswith("exit_with=") and word[10:] in os.environ:
+            sys.exit(2)
         if word.startswith("exit="):
             print(f"{Handler.name} cannot start: the test wants it so", flush=True)
             sys.exit(int(word[5:]))

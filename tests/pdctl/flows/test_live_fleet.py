@@ -27,7 +27,7 @@ from pdctl.fleet.chain import INFLIGHT
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.model import Engine
 from pdctl.fleet.profile import load_profile
-from pdctl.flows import admin, drill
+from pdctl.flows import admin
 from pdctl.flows.admission import abort, resume
 from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.co_restart import steps as co_restart_steps
@@ -37,12 +37,15 @@ from pdctl.flows.deploy.planning import plan_deploy
 from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.diagnose import diagnose, diagnose_kept
 from pdctl.flows.down import down
+from pdctl.flows.drill import points
 from pdctl.flows.edge_canary import Canary
 from pdctl.flows.init import Wanted, init_fleet
-from pdctl.flows.tune import apply as tune_apply
-from pdctl.flows.tune import recovery as tune_recovery
+from pdctl.flows.load.run import Shape, Shot, drive
+from pdctl.flows.recovery import record as recovery
+from pdctl.flows.recovery.restore import restore
+from pdctl.flows.recovery.timeouts import add_live
 from pdctl.flows.tune import run as tune_timeout
-from pdctl.flows.tune.load import Shape, Shot, drive
+from pdctl.flows.tune.report import Options
 from pdctl.remote.journal import Journal
 from pdctl.remote.journal_read import list_runs
 from tests.pdctl.flows.same_verdict import same_from_a_bundle
@@ -78,7 +81,7 @@ class Live:
     def clear(self) -> None:
         """End what a test left: faults, requests."""
         for engine in self.ctx.fleet.engines():
-            drill.disarm(self.ctx, engine)
+            points.disarm(self.ctx, engine)
         for id in self.live_ids():
             try:
                 abort(self.ctx, id)
@@ -154,7 +157,7 @@ def test_live_documents_keep_their_contracts(live: Live) -> None:
 def test_an_injected_fault_is_the_first_finding(
     live: Live, engine: str, fault: str, code: str, words: str
 ) -> None:
-    drill.arm(live.ctx, live.ctx.fleet.engine(engine), fault, count=0 if fault == "refuse-pages" else 1)
+    points.arm(live.ctx, live.ctx.fleet.engine(engine), fault, count=0 if fault == "refuse-pages" else 1)
     live.send()
     try:
         poll(
@@ -231,7 +234,7 @@ def test_co_restart_under_load_fails_no_request_and_cuts_no_stream(live: Live) -
     shape = Shape(agents=2, seconds=60.0, tokens=8, deadline=200.0)
 
     def load() -> None:
-        shots.extend(asyncio.run(drive(live.ctx, shape)))
+        shots.extend(asyncio.run(drive(live.ctx, shape)).shots)
 
     thread = threading.Thread(target=load)
     thread.start()
@@ -315,9 +318,9 @@ def test_a_wrong_canary_holds_and_says_what_is_true(live: Live, monkeypatch: pyt
 def test_verify_sees_the_watchdog_fire_and_puts_everything_back(live: Live) -> None:
     fleet = live.ctx.fleet
     before = _timeouts(live)
-    report = tune_timeout.run(live.ctx, tune_timeout.Options(verify=True))
+    report = tune_timeout.run(live.ctx, Options(verify=True))
     assert report.ok, report.document()["proofs"]
-    assert _timeouts(live) == before and not tune_recovery.path(fleet).exists()
+    assert _timeouts(live) == before and not recovery.path(fleet).exists()
     assert (fleet.dir / report.evidence).exists()
     assert load_profile(fleet.paths.profiles, "default").values[INFLIGHT].is_verified
 
@@ -325,15 +328,15 @@ def test_verify_sees_the_watchdog_fire_and_puts_everything_back(live: Live) -> N
 def test_an_interrupted_drill_is_put_back_by_the_next_run(live: Live) -> None:
     fleet, prefill = live.ctx.fleet, live.ctx.fleet.engine("prefill-0")
     before = _timeouts(live)
-    record = tune_recovery.Record(faults=[("prefill-0", "stall-transfer")])
-    tune_apply.add_live(live.ctx, record, "prefill-0", {"inflight": 2.0})
-    tune_recovery.write(fleet, record)
+    record = recovery.Record(faults=[recovery.Fault("prefill-0", "stall-transfer")])
+    add_live(live.ctx, record, "prefill-0", {"inflight": 2.0})
+    recovery.write(fleet, record)
     # Not waited for: the published state lags behind when the next run looks.
     admin.post(live.ctx, prefill.url, "timeouts", {"inflight": 2})
-    drill.arm(live.ctx, prefill, "stall-transfer")
-    restored = tune_recovery.restore(live.ctx)
+    points.arm(live.ctx, prefill, "stall-transfer")
+    restored = restore(live.ctx)
     assert (len(restored.done), restored.left) == (2, []) and _timeouts(live) == before
-    assert drill.armed(live.ctx, prefill) == [] and tune_recovery.restore(live.ctx).done == []
+    assert points.armed(live.ctx, prefill) == [] and restore(live.ctx).done == []
 
 
 def test_a_terminal_that_is_closed_in_the_middle_of_a_drill_leaves_nothing_of_it(live: Live) -> None:
@@ -347,7 +350,7 @@ def test_a_terminal_that_is_closed_in_the_middle_of_a_drill_leaves_nothing_of_it
         terminal.close()
     assert process.wait(90) == Exit.INTERRUPTED
     assert admin.timeouts(live.ctx, prefill.url)["inflight"] == before["prefill-0"]
-    assert drill.armed(live.ctx, prefill) == [] and not tune_recovery.path(fleet).exists()
+    assert points.armed(live.ctx, prefill) == [] and not recovery.path(fleet).exists()
     run = list_runs(fleet.paths.journal)[0]
     assert (run.command, run.state) == ("tune-timeout --verify --yes", "interrupted")
     live.clear()

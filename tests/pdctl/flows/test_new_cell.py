@@ -8,7 +8,9 @@ from pdctl.__main__ import main
 from pdctl.exits import Exit
 from pdctl.flows import admin
 from pdctl.flows.co_restart.hold import Admissions
-from tests.pdctl.flows.conftest import Bench
+from pdctl.flows.deploy.kept import list_deployments
+from pdctl.flows.deploy.rollback import plan_rollback
+from tests.pdctl.flows.conftest import WAIT, Bench
 
 B = {"prefill-b", "decode-b"}
 
@@ -50,6 +52,24 @@ def test_a_limited_deploy_of_a_new_cell_takes_the_router_along(
     later.edit(f"port = {port}", f"port = {later.fleet().router.port + 1}")
     assert [g.key for g in later.plan("b").groups] == ["cell b", "router"], "it knows the cell elsewhere"
     assert [g.key for g in later.plan("a").groups] == ["cell a"]
+
+
+def test_a_limited_rollback_tells_the_router_where_the_cell_was(two: Bench) -> None:
+    two.deploy()
+    (first,) = [d.id for d in list_deployments(two.context())[0]]
+    old = two.fleet().engine("prefill-b").port
+    new = two.fleet().router.port + 1
+    two.edit(f"port = {old}", f"port = {new}")
+    two.deploy("b")
+    made, _ = plan_rollback(two.context(), WAIT, first, two.restart, limit=["b"])
+    assert [g.key for g in made.groups] == ["cell b", "router"]
+    assert "router: learns of cell b, so it is deployed to along with it" in made.notes
+    assert "router" not in "".join(
+        g.key for g in plan_rollback(two.context(), WAIT, first, two.restart, limit=["a"])[0].groups
+    )
+    two.apply(made)
+    argv = (two.root("h1") / "units" / "router.json").read_text()
+    assert f":{old}" in argv and f":{new}" not in argv
 
 
 def test_a_limited_deploy_without_a_router_does_not_say_that_it_serves(

@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pdctl.fleet.catalogue import known
 from pdctl.fleet.chain import INFLIGHT, PREALLOC, chain_problems
-from pdctl.flows.tune.proposal import FLOOR, chain, covered, histogram, propose, reasons
+from pdctl.flows.tune.proposal import FLOOR, Wanted, chain, histogram, propose, reasons
+
+LAX = Wanted(target=0.06)
 
 
-def test_too_few_samples_are_refused_with_the_number() -> None:
-    proposal = propose([0.1] * 100, [1.0] * 12)
-    assert proposal.value is None and "Only 12 transfers were seen with decode saturated" in proposal.reason
+def test_too_few_samples_are_refused_with_how_many_it_takes_and_how_to_get_them() -> None:
+    proposal = propose({"load": [0.1] * 100, "saturated": [1.0] * 60}, pace=3.0)
+    assert proposal.value is None and "Only 60 transfers were seen with decode saturated" in proposal.reason
+    assert "a rate below 0.01 takes 299, 100 s at this fleet's pace" in proposal.reason
+    assert "--limit" in proposal.reason and "--target 0.049" in proposal.reason
+    again = propose({"load": [0.1] * 100, "saturated": [1.0] * 60}, Wanted(target=0.049))
+    assert again.value == FLOOR
+    few = propose({"load": [0.1] * 7, "saturated": [1.0] * 600})
+    assert few.value is None and "Only 7 transfers were seen under load; 30 are needed" in few.reason
 
 
 def test_decode_that_was_never_saturated_is_refused() -> None:
-    proposal = propose([0.1] * 100, [0.2] * 100, was_saturated=False)
+    proposal = propose({"load": [0.1] * 100, "saturated": [0.2] * 100}, LAX, was_saturated=False)
     assert proposal.value is None and "never saturated" in proposal.reason
 
 
-def test_margin_over_the_longest_legitimate_wait() -> None:
-    proposal = propose([0.1] * 60, [1.0] * 59 + [21.0])
-    assert proposal.value == 65.0 and proposal.tail == 21.0
+def test_margin_over_the_longest_legitimate_wait_of_any_condition() -> None:
+    proposal = propose({"load": [0.1] * 60, "saturated": [1.0] * 60, "cold": [21.0]}, LAX)
+    assert proposal.value == 65.0 and proposal.longest == 21.0
     assert "3 times the longest healthy dwell (21.00 s)" in proposal.reason
 
 
-def test_the_floor_is_named_when_it_decides() -> None:
-    proposal = propose([0.1] * 60, [0.5] * 60)
+def test_a_wait_on_decode_is_not_cut_by_its_own_deadline() -> None:
+    dwells = {"load": [0.1] * 60, "saturated": [0.5] * 60}
+    proposal = propose(dwells, LAX, waited=20.0)
+    assert proposal.value == 75.0 and "wait on decode (20.0 s)" in proposal.reason
+    below = chain(75.0, {env: v.default for env, v in known().items()})[PREALLOC]
+    assert below >= 3.0 * 20.0
+
+
+def test_many_samples_bear_out_a_value_below_the_longest() -> None:
+    proposal = propose({"load": [0.1] * 60, "saturated": [0.5] * 990 + [2.0] * 10}, Wanted(target=0.02))
+    assert proposal.least == 0.5 and proposal.rate < 0.02 and proposal.longest == 2.0
+
+
+def test_the_floor_is_named_when_it_decides_and_can_be_lowered() -> None:
+    dwells = {"load": [0.1] * 60, "saturated": [0.5] * 60}
+    proposal = propose(dwells, LAX)
     assert proposal.value == FLOOR and "floor" in proposal.reason
+    assert "the value is 90 times that" in proposal.reason
+    assert propose(dwells, Wanted(target=0.06, floor=2.0, margin=10.0)).value == 5.0
 
 
-def test_coverage_grows_with_samples() -> None:
-    assert covered(0) == 0.0
-    assert covered(59) == pytest.approx(0.95, abs=0.002)
-    assert covered(299) == pytest.approx(0.99, abs=0.001)
+def test_waits_that_depend_on_one_another_are_cautioned() -> None:
+    rising = [n / 100 for n in range(100)]
+    assert "resemble each other" in propose({"load": rising, "saturated": rising}, LAX).cautions[0]
 
 
 @given(st.integers(1, 120), st.integers(5, 600))
@@ -49,7 +71,7 @@ def test_the_chain_stays_valid(start: int, target: int) -> None:
 
 
 def test_a_value_is_kept_with_its_own_reason() -> None:
-    proposal = propose([0.1] * 60, [0.5] * 60)
+    proposal = propose({"load": [0.1] * 60, "saturated": [0.5] * 60}, LAX)
     said = reasons(proposal)
     assert said[INFLIGHT] == proposal.reason and said[INFLIGHT].startswith("45 s: the floor")
     wanted = chain(45.0, {env: v.default for env, v in known().items()})
@@ -60,7 +82,7 @@ def test_a_value_is_kept_with_its_own_reason() -> None:
 
 
 def test_failed_requests_are_named_instead_of_more_time() -> None:
-    proposal = propose([0.1] * 3, [], trouble="load: 17 of 20 requests failed (ConnectError 17)")
+    proposal = propose({"load": [0.1] * 3}, trouble="load: 17 of 20 requests failed (ConnectError 17)")
     assert "17 of 20 requests failed (ConnectError 17): run `pdctl diagnose`" in proposal.reason
     assert "longer" not in proposal.reason
 

@@ -18,12 +18,16 @@ from pdctl.fleet.profile import load_profile
 from pdctl.flows import admin
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.kept import list_deployments
+from pdctl.flows.load import run as load_run
+from pdctl.flows.load.client import Answer
+from pdctl.flows.recovery import record as recovery
+from pdctl.flows.recovery.restore import restore
+from pdctl.flows.recovery.timeouts import add_live, set_live
 from pdctl.flows.tune import apply as tune_apply
-from pdctl.flows.tune import load as tune_load
-from pdctl.flows.tune import recovery as tune_recovery
 from pdctl.flows.tune import run as tune_timeout
-from pdctl.flows.tune.files import write_env
+from pdctl.flows.tune.files import note_deployment
 from pdctl.flows.tune.proof import Proof
+from pdctl.flows.tune.report import Options
 from pdctl.flows.waiting import until
 from pdctl.units.envfile import parse_env
 from tests.pdctl.flows.conftest import Bench
@@ -39,28 +43,28 @@ def killed_in_a_drill(bench: Bench) -> Context:
     """The record and the short value of a run that died before it could put anything back."""
     bench.deploy()
     ctx = bench.context()
-    record = tune_recovery.Record()
-    tune_apply.add_live(ctx, record, "prefill-0", {"inflight": DRILL})
-    tune_recovery.write(ctx.fleet, record)
-    tune_recovery.set_live(ctx, "prefill-0", {"inflight": DRILL})
+    record = recovery.Record()
+    add_live(ctx, record, "prefill-0", {"inflight": DRILL})
+    recovery.write(ctx.fleet, record)
+    set_live(ctx, "prefill-0", {"inflight": DRILL})
     return ctx
 
 
 def test_the_value_of_a_killed_drill_is_put_back(bench: Bench) -> None:
     ctx = killed_in_a_drill(bench)
     assert inflight(ctx) == DRILL
-    restored = tune_recovery.restore(ctx)
+    restored = restore(ctx)
     assert (restored.done, restored.left) == (["prefill-0: inflight back to 120 s"], [])
-    assert inflight(ctx) == WAS and not tune_recovery.path(ctx.fleet).exists()
+    assert inflight(ctx) == WAS and not recovery.path(ctx.fleet).exists()
 
 
 def test_a_value_that_was_set_since_is_left_alone(bench: Bench) -> None:
     ctx = killed_in_a_drill(bench)
-    tune_recovery.set_live(ctx, "prefill-0", {"inflight": 60.0})
-    restored = tune_recovery.restore(ctx)
+    set_live(ctx, "prefill-0", {"inflight": 60.0})
+    restored = restore(ctx)
     assert restored.done == []
     assert restored.left == ["prefill-0: inflight of 60 s was set since and is left alone"]
-    assert inflight(ctx) == 60.0 and not tune_recovery.path(ctx.fleet).exists()
+    assert inflight(ctx) == 60.0 and not recovery.path(ctx.fleet).exists()
 
 
 def test_a_deploy_since_is_left_alone(bench: Bench) -> None:
@@ -72,7 +76,7 @@ def test_a_deploy_since_is_left_alone(bench: Bench) -> None:
     bench.deploy()
     ctx.units("local").restart("prefill-0")
     until(lambda: "" if admin.state(ctx, ctx.fleet.engine("prefill-0").url) else "not up", 20.0)
-    restored = tune_recovery.restore(ctx)
+    restored = restore(ctx)
     assert restored.done == []
     assert restored.left == ["prefill-0: inflight of 3 s came with a restart since and is left alone"]
     assert inflight(ctx) == DRILL
@@ -83,28 +87,28 @@ def test_a_profile_is_put_back_only_as_the_run_wrote_it(bench: Bench) -> None:
     folder = ctx.fleet.paths.profiles
     before = (folder / "default.toml").read_text()
     edit = set_values(folder, "default", {"PD_QUEUE_TIMEOUT": ("200", "measured")}, "me@here")
-    tune_recovery.write(ctx.fleet, tune_recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
-    assert tune_recovery.restore(ctx).done == []  # killed before it wrote
-    tune_recovery.write(ctx.fleet, tune_recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
+    recovery.write(ctx.fleet, recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
+    assert restore(ctx).done == []  # killed before it wrote
+    recovery.write(ctx.fleet, recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
     edit.apply()
-    assert tune_recovery.restore(ctx).done == ["default.toml as it was"]
+    assert restore(ctx).done == ["default.toml as it was"]
     assert (folder / "default.toml").read_text() == before
-    tune_recovery.write(ctx.fleet, tune_recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
+    recovery.write(ctx.fleet, recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
     edit.apply()
     set_value(folder, "default", "PD_DRAIN_TIMEOUT", "20", "edited by hand", "me@here")
     edited = (folder / "default.toml").read_text()
-    restored = tune_recovery.restore(ctx)
+    restored = restore(ctx)
     assert restored.left == ["default.toml was changed since and is left alone"]
     assert (folder / "default.toml").read_text() == edited
 
 
 def test_a_record_of_another_version_is_a_sentence(bench: Bench) -> None:
     ctx = bench.context()
-    target = tune_recovery.path(ctx.fleet)
+    target = recovery.path(ctx.fleet)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text('{"schema": 1, "at": 1, "timeouts": {}, "faults": [], "files": {}}')
     with pytest.raises(PdctlError) as caught:
-        tune_recovery.restore(ctx)
+        restore(ctx)
     assert caught.value.code == "bad_recovery" and target.exists()
 
 
@@ -124,8 +128,8 @@ def test_an_applied_value_survives_a_crash_and_leaves_a_deploy_nothing_to_do(ben
     ctx = bench.context()
     lives = bench.lives()
     tune_apply.apply(ctx, WANTED, REASONS)
-    assert write_env(ctx, WANTED) == []
-    assert bench.lives() == lives and not tune_recovery.path(ctx.fleet).exists()
+    assert note_deployment(ctx, WANTED) == []
+    assert bench.lives() == lives and not recovery.path(ctx.fleet).exists()
     assert bench.plan().plan.changes == 0
     made, _ = list_deployments(ctx)
     assert [d.what for d in made] == ["tune-timeout", "deploy"]
@@ -149,7 +153,7 @@ def test_only_what_was_applied_is_written_to_hosts(bench: Bench) -> None:
     set_value(bench.fleet().paths.profiles, "default", "PD_QUEUE_TIMEOUT", "200", "later", "me@here")
     ctx = bench.context()
     tune_apply.apply(ctx, WANTED, REASONS)
-    assert write_env(ctx, WANTED) == []
+    assert note_deployment(ctx, WANTED) == []
     assert installed(bench, "prefill-0")["PD_QUEUE_TIMEOUT"] == "300"
     left = [line for p in bench.plan().plan.pending for line in p.differences if "->" in line]
     assert left and all("PD_QUEUE_TIMEOUT" in line for line in left)
@@ -161,7 +165,7 @@ def test_a_unit_with_a_value_of_its_own_keeps_it(bench: Bench) -> None:
     bench.deploy()
     ctx = bench.context()
     tune_apply.apply(ctx, WANTED, REASONS)
-    assert write_env(ctx, WANTED) == []
+    assert note_deployment(ctx, WANTED) == []
     assert inflight(ctx) == 130.0 and installed(bench, "prefill-0")[INFLIGHT] == "130"
     assert "prefill-0 runs with 130 s" in tune_apply.vouch(ctx, PROOF, "e.json", 45.0)
     assert not load_profile(ctx.fleet.paths.profiles, "default").values[INFLIGHT].is_verified
@@ -192,15 +196,15 @@ def test_what_is_not_in_force_is_not_vouched_for(bench: Bench) -> None:
 
 @pytest.fixture
 def sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def sent(*args: object) -> tuple[str, str]:
+    async def sent(*args: object) -> None:
         raise AssertionError("a request was sent")
 
-    monkeypatch.setattr(tune_load, "ask", sent)
+    monkeypatch.setattr(load_run, "send", sent)
 
 
 def refused(ctx: Context, **options: object) -> PdctlError:
     with pytest.raises(PdctlError) as caught:
-        tune_timeout.run(ctx, tune_timeout.Options(**options))  # type: ignore[arg-type]
+        tune_timeout.run(ctx, Options(**options))  # type: ignore[arg-type]
     return caught.value
 
 
@@ -238,10 +242,10 @@ def test_the_operator_is_asked_before_anything_is_sent(bench: Bench) -> None:
 def test_an_agent_backs_off_while_requests_fail(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    async def failing(*args: object) -> tuple[str, str]:
+    async def failing(client: object, target: object, request: object, answer: Answer) -> None:
         asked.append(time.monotonic())
-        return "", "ConnectError"
+        answer.fails("ConnectError")
 
-    monkeypatch.setattr(tune_load, "ask", failing)
-    shots = asyncio.run(tune_load.drive(bench.context(), tune_load.Shape(agents=2, seconds=2.0)))
+    monkeypatch.setattr(load_run, "send", failing)
+    shots = asyncio.run(load_run.drive(bench.context(), load_run.Shape(agents=2, seconds=2.0))).shots
     assert 4 <= len(shots) <= 16 and not any(shot.ok for shot in shots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -138,6 +139,20 @@ def test_a_healthy_pair_moves_kv_shows_what_it_has_and_gives_no_alarm(pair: Pair
     decode = next(e for e in report.facts.engines if e.name == "decode-0")
     assert decode.traces.last("transfers_total") == 1.0 and decode.traces.version == "0.32.0"
     assert decode.traces.settings["kv_transfer_config.kv_connector"] == "NixlConnector"
+
+
+def test_a_lease_that_nobody_uses_is_seen_to_expire(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+    """The prefill's own watchdog: what cannot be seen of it is said, and is no failure."""
+    capsys.readouterr()
+    code = pair.pdctl("--json", "tune-timeout", "--verify", "--yes")
+    said = capsys.readouterr().out
+    (proof,) = json.loads(said[said.index("{") :])["proofs"]
+    checks = {check["name"]: check for check in proof["checks"]}
+    assert code == Exit.OK, proof
+    assert checks["fired in time"]["ok"] and checks["counter moved by one"]["ok"], proof
+    assert checks["a line in the log"]["ok"] and "lease" in proof["watchdog"], proof
+    assert checks["error at the client"]["ok"] is None and checks["neighbours untouched"]["ok"] is None
+    assert "Paris" in pair.text()
 
 
 def test_a_transfer_that_a_frozen_prefill_stalls_is_named(pair: Pair) -> None:

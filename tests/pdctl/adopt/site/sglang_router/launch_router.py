@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -14,6 +16,7 @@ def flag(name: str, default: str = "") -> str:
 
 
 ENGINES = (flag("--prefill"), flag("--decode"))
+BOOTSTRAP = int(sys.argv[sys.argv.index("--prefill") + 2]) if "--prefill" in sys.argv else 0
 
 
 def ask(url: str, body: bytes | None = None, key: str = "") -> tuple[int, bytes]:
@@ -52,9 +55,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body |= {"bootstrap_host": "127.0.0.1", "bootstrap_port": 8998, "bootstrap_room": 7}
+        body |= {"bootstrap_host": "127.0.0.1", "bootstrap_port": BOOTSTRAP}
+        body |= {"bootstrap_room": secrets.randbits(62)}
         key = self.headers.get("Authorization", "")
-        legs = [ask(f"{url}{self.path}", json.dumps(body).encode(), key) for url in ENGINES]
+        with ThreadPoolExecutor(2) as pool:
+            data = json.dumps(body).encode()
+            legs = list(pool.map(lambda url: ask(f"{url}{self.path}", data, key), ENGINES))
         self.reply(*next((leg for leg in legs if leg[0] != 200), legs[1]))
 
 

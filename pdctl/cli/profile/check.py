@@ -1,0 +1,33 @@
+"""pdctl profile check"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.cli.session import session
+from pdctl.exits import Exit
+from pdctl.fleet.check.run import check_profiles
+from pdctl.flows.deployed import last_deploy
+from pdctl.render.check_profile import show_findings
+from pdctl.render.table import show_json
+
+
+def command(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="One profile. Default: all that the fleet uses.")] = None,
+) -> Exit:
+    """Unknown names, bad values, sides that differ, deadlines out of order, values that hurt.
+
+    Asks no host and changes nothing. What it knows of each variable is in docs/catalogue.md. Exit 3 when
+    something is wrong or doubtful.
+    """
+    s = session(ctx)
+    fleet = s.fleet()
+    found = check_profiles(fleet, name, last_deploy(fleet))
+    if s.json:
+        show_json({"schema": 1, "profile": name, "findings": [f.document() for f in found]})
+    else:
+        show_findings(name or fleet.name, found)
+    return Exit.FINDINGS if any(f.bad for f in found) else Exit.OK

@@ -1,0 +1,41 @@
+"""Names that nothing reads: misspelled, or another engine's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from pdctl.fleet.catalogue.find import families_of, family_of
+from pdctl.fleet.catalogue.read import Family
+from pdctl.fleet.check.finding import Finding
+from pdctl.fleet.check.scope import Scope, Unit
+from pdctl.fleet.profile import Value
+
+_NEAR = 0.84
+_OWN = ("engine", "sglang", "vllm")
+
+
+def problems(scope: Scope) -> Iterator[Finding]:
+    for unit in scope.units:
+        for name, value in unit.values.items():
+            family = family_of(name)
+            if family is not None:
+                yield from _of(unit, value, family)
+
+
+def _of(unit: Unit, value: Value, family: Family) -> Iterator[Finding]:
+    name = value.env
+    level, units = "info", (unit.name,) if unit.name else ()
+    if family.name in _OWN and unit.role != "router" and family not in families_of(unit.kind):
+        says = f"is a name of {family.about}, and {unit.called} is {unit.kind}"
+        yield Finding(level, "unknown", name, says, "Take it out if nothing reads it.", value.place, units)
+        return
+    if name in family.variables or (family.names is not None and name in family.names):
+        return
+    near = difflib.get_close_matches(name, family.names or family.variables, 1, _NEAR)
+    if near:
+        do = f"Did you mean {near[0]}?"
+        yield Finding("warning", "unknown", name, f"is no variable of {family.about}", do, value.place, units)
+    elif family.names is not None:
+        do = "Keep it only if the build that you run reads it."
+        yield Finding(level, "unknown", name, f"is no variable of {family.about}", do, value.place, units)

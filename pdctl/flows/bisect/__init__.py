@@ -1,0 +1,1 @@
+"""Bisect: which of the values that differ between two profiles flip a check."""

@@ -1,0 +1,1 @@
+"""Values of profiles, deployments and running processes, side by side."""
