@@ -94,7 +94,7 @@ def test_an_interrupted_run_undoes_it_itself(live: Context) -> None:
     process = subprocess.Popen([*command, "drill", "run", "hold-forgotten", "--yes"], env=env)
     router = live.fleet.router.url
     until(lambda: admin.state(live, router).get("admission") == "held")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     assert process.wait(60) == Exit.INTERRUPTED
     assert list_runs(live.fleet.paths.journal)[0].state == "interrupted"
     nothing_left(live)
