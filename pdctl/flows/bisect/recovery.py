@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
@@ -23,6 +22,7 @@ from pdctl.flows import admin
 from pdctl.flows.bisect.differences import is_live
 from pdctl.flows.context import Context
 from pdctl.flows.recovery.envs import change_env, read_env
+from pdctl.flows.recovery.record import keep
 from pdctl.flows.recovery.restore import Restored
 from pdctl.flows.recovery.timeouts import set_live
 
@@ -68,19 +68,6 @@ def folder(fleet: Fleet) -> Path:
 
 def path(fleet: Fleet) -> Path:
     return folder(fleet) / "recovery.json"
-
-
-def keep(target: Path, document: dict[str, Any]) -> None:
-    """Whole and on disk before this returns, 0600."""
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = target.with_suffix(".tmp")
-    with open(
-        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-    ) as file:
-        json.dump(document, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, target)
 
 
 def write(fleet: Fleet, record: Record) -> None:

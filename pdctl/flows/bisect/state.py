@@ -10,8 +10,9 @@ from typing import Any
 from pdctl.errors import ConfigError
 from pdctl.fleet.model import Fleet
 from pdctl.flows.bisect.differences import Compared, Difference
-from pdctl.flows.bisect.recovery import folder, keep
+from pdctl.flows.bisect.recovery import folder
 from pdctl.flows.bisect.search import Count, Mix
+from pdctl.flows.recovery.record import keep
 
 SCHEMA = 1
 

@@ -59,17 +59,21 @@ def path(fleet: Fleet) -> Path:
     return fleet.paths.state / "recovery.json"
 
 
-def write(fleet: Fleet, record: Record) -> None:
-    """On disk before this returns."""
-    target = path(fleet)
+def keep(target: Path, document: dict[str, Any]) -> None:
+    """Whole and on disk before this returns, 0600."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = target.with_suffix(".tmp")
-    temporary.touch(mode=0o600)
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(record.document(), file, indent=1)
+    made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(made, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, target)
+
+
+def write(fleet: Fleet, record: Record) -> None:
+    """On disk before this returns."""
+    keep(path(fleet), record.document())
 
 
 def forget(fleet: Fleet) -> None:
