@@ -11,7 +11,7 @@ from pdctl.facts.clock import Clock
 from pdctl.facts.machine import Room
 from pdctl.facts.missing import Missing, known
 from pdctl.facts.ports import PortState
-from pdctl.facts.process import Process
+from pdctl.facts.process import Process, pids_of
 from pdctl.facts.reach import Reached
 from pdctl.facts.unit import Unit
 
@@ -38,9 +38,7 @@ class Member:
     @property
     def pids(self) -> frozenset[int]:
         """Of its processes, as far as they are known."""
-        if known(self.process):
-            return self.process.family
-        return frozenset([self.unit.pid] if known(self.unit) and self.unit.pid else [])
+        return pids_of(self.unit, self.process)
 
 
 @dataclass(frozen=True)

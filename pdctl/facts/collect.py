@@ -43,6 +43,7 @@ def unit_of(status: UnitStatus) -> Unit:
         pid=status.pid,
         exit=exit,
         ended_by=status.ended_by,
+        keeper=status.keeper_pid,
         restarts=status.restarts,
         since=status.since or None,
         started_at=status.started_at,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pdctl.facts.missing import Missing
+from pdctl.facts.missing import Missing, known
 from pdctl.facts.probes.process import veiled
+from pdctl.facts.unit import Unit
 
 STOPPED = ("stopped", "tracing-stop")
 UNREAD = Missing("it was not read")
@@ -87,3 +88,13 @@ def limit(value: int) -> int | None:
 def shown(environ: dict[str, str]) -> dict[str, str]:
     """Wanted variables as the tool shows running ones, so that the two can be compared and told."""
     return {name: veiled(name, value) for name, value in environ.items()}
+
+
+def pids_of(unit: Unit | Missing, process: Process | Missing) -> frozenset[int]:
+    """Of a unit's processes, as far as they are known.
+
+    Its keeper is one of them: the life that it begins between two looks is the unit's too.
+    """
+    here = {unit.pid, unit.keeper} if known(unit) else set()
+    family = process.family if known(process) else frozenset()
+    return family | {pid for pid in here if pid}

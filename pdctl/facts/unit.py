@@ -29,7 +29,8 @@ class Unit:
     `exit` is the last exit code, negative for a signal, None when it never ended. `restarts` counts the
     starts that nobody asked for; `since` is when the state began (Unix seconds). `started_by` says who began
     the present life: pdctl, supervisor (after an end), hand, boot; "" when that is not known. `ended_by` is
-    why the supervisor killed the life before, "" when it ended otherwise.
+    why the supervisor killed the life before, "" when it ended otherwise. `keeper` is the pid of the process
+    that supervises this unit alone, and begins its lives; None under systemd.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Unit:
     reason: str = ""
     started_by: str = ""
     ended_by: str = ""
+    keeper: int | None = None
 
     def last_end(self) -> str:
         """How the life before this one ended, as words."""

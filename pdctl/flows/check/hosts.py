@@ -13,6 +13,7 @@ from pdctl.facts.ask import Answers, Request
 from pdctl.facts.clock import Clock
 from pdctl.facts.collect import UnitFacts, collect
 from pdctl.facts.missing import Missing, known
+from pdctl.facts.process import pids_of
 from pdctl.fleet.model import Engine, Fleet, Host, Router
 from pdctl.fleet.profile import engine_env
 from pdctl.flows.asking import ask_host
@@ -77,10 +78,7 @@ class HostState:
 
     def pids(self, unit: str) -> frozenset[int]:
         """Of a unit's processes; empty when it does not run."""
-        found = self.facts[unit]
-        if known(found.process):
-            return found.process.family
-        return frozenset([found.unit.pid] if known(found.unit) and found.unit.pid else [])
+        return pids_of(self.facts[unit].unit, self.facts[unit].process)
 
     @property
     def leaving(self) -> frozenset[int]:

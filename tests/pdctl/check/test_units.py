@@ -28,6 +28,17 @@ def test_a_unit_that_holds_its_own_port_is_fine_its_children_too(made: Any, only
         assert line.level is Level.OK and "decode-0 itself" in line.found
 
 
+def test_a_life_that_began_between_two_looks_is_known_by_its_keeper(made: Any, only: Any) -> None:
+    away = made.replace(made.running().unit, state="backoff", pid=None, keeper=90)
+    facts = {"decode-0": made.replace(made.running(), unit=away, process=Missing("no process runs"))}
+    born = Holder(ADDRESS, "pd", 4711, (90, 1))
+    assert only(lines(held(made, born, facts=facts)), "ports").level is Level.OK
+    leaving = held(made, born, facts=facts, ending=frozenset({"decode-0"}))
+    assert "4711, which ends first" in only(lines(leaving), "ports").found
+    other = Holder(ADDRESS, "pd", 4712, (91, 1))
+    assert only(lines(held(made, other, facts=facts)), "ports").level is Level.FAIL
+
+
 def test_a_stranger_is_told_with_what_would_stop_it(made: Any, only: Any) -> None:
     line = only(lines(held(made, Holder("0.0.0.0", "www", 7, (1,), "nginx", "nginx.service"))), "ports")
     assert line.level is Level.FAIL and "pid 7 of www (nginx, nginx.service)" in line.found

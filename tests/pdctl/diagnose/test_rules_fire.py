@@ -361,6 +361,19 @@ def test_a_strangers_silent_port_is_not_a_frozen_engine(
     assert "PD202" not in {p.finding.code for p in report.verdict.findings}
 
 
+def test_a_life_that_began_while_the_host_was_looked_at_is_no_stranger(
+    scene: Scene, legs: Any, peers: Any
+) -> None:
+    port_taken(scene, legs, peers)
+    port = scene.hosts[0].ports[0]  # type: ignore[index]
+    for parents, taken in (((90, 1), False), ((91, 1), True)):
+        born = Holder("127.0.0.1", "root", 4711, parents, "python -m engine serve")
+        scene.hosts = [replace(scene.hosts[0], ports=(replace(port, holders=(born,)),))]
+        scene.units["decode-0"] = replace(scene.units["decode-0"], keeper=90)
+        codes = {p.finding.code for p in make(scene.facts(), 1.0).verdict.findings}
+        assert ("PD206" in codes) is taken
+
+
 def test_without_process_facts_silence_is_a_hypothesis(scene: Scene) -> None:
     scene.reach["decode-0"] = Reach.TIMED_OUT
     scene.processes["decode-0"] = Missing("it runs on another host")

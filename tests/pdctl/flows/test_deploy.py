@@ -20,8 +20,9 @@ from pdctl.flows.deploy.gate import prove_started, unready
 from pdctl.flows.down import down
 from pdctl.flows.live import set_live
 from pdctl.flows.logs import follow
+from pdctl.flows.recovery import record as recovery
+from pdctl.flows.recovery.restore import restore
 from pdctl.flows.status import collect_status
-from pdctl.flows.tune import recovery as tune_recovery
 from pdctl.flows.waiting import until
 from pdctl.procs import start_time
 from pdctl.remote.journal import Journal
@@ -246,18 +247,18 @@ def test_what_starts_by_itself_is_waited_for(bench: Bench) -> None:
 def test_a_silent_unit_keeps_its_part_of_the_recovery_record(bench: Bench) -> None:
     bench.deploy()
     ctx = bench.context()
-    record = tune_recovery.Record({"prefill-0": {"inflight": (120.0, 3.0)}, "decode-0": {}})
-    tune_recovery.write(ctx.fleet, record)
+    record = recovery.Record({"prefill-0": {"inflight": (120.0, 3.0)}, "decode-0": {}})
+    recovery.write(ctx.fleet, record)
     pid = bench.lives()["prefill-0"]
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
         with pytest.raises(PdctlError) as caught:
-            tune_recovery.restore(ctx)
+            restore(ctx)
     finally:
         os.kill(pid, signal.SIGCONT)
     assert (caught.value.code, caught.value.exit) == ("not_put_back", Exit.UNREACHABLE)
-    left = tune_recovery.read(ctx.fleet)
+    left = recovery.read(ctx.fleet)
     assert left is not None and left.timeouts == {"prefill-0": {"inflight": (120.0, 3.0)}}
 
 

@@ -121,4 +121,5 @@ def test_a_plan_shows_it_and_no_check_leaves_it_out(
         assert not (bench.root() / "units").exists() and not (bench.root() / "current").exists()
         code, _, err = pdctl("deploy", "--no-check", "--wait", "5")
         assert code != 0 and "Preflight" not in err, "it fails as it would have failed"
-    assert pdctl("deploy")[0] == 0
+    code, said, err = pdctl("deploy")
+    assert code == 0, said + err
