@@ -195,20 +195,20 @@ class Keeper:
 
     def _listen(self) -> bool:
         """Take in notifications; True when one of them counts as a sign of life."""
-        sign = False
-        changed = False
+        sign = ready = changed = False
         for key, value in self.notify.read():
             if key == "READY" and value == "1":
-                sign = True
-                if self.record.state == "activating":
-                    self.set("active")
+                sign = ready = True
             elif key == "WATCHDOG" and value == "1":
                 sign = True
             elif key == "STATUS" and value != self.record.status:
                 self.record.status, changed = value, True
             elif key == "STOPPING" and value == "1" and not self.stopping:
                 self.record.reason, changed = "it is stopping by itself", True
-        if changed:
+        # What came together is written together: nobody reads a ready unit without the status it gave.
+        if ready and self.record.state == "activating":
+            self.set("active", self.record.reason)
+        elif changed:
             self.record.write(self.run_file)
         return sign
 

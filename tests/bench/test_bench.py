@@ -147,7 +147,9 @@ def test_processes_end_with_the_block_even_when_they_ignore_sigterm(tmp_path):
 def test_the_meter_tells_a_busy_process_from_an_idle_one(tmp_path):
     with Procs(tmp_path) as procs:
         busy = procs.start("busy", [sys.executable, "-c", "while True: pass"])
-        idle = procs.start("idle", [sys.executable, "-c", "import time; time.sleep(600)"])
+        sleep = "import time; print('up', flush=True); time.sleep(600)"
+        idle = procs.start("idle", [sys.executable, "-c", sleep])
+        procs.wait("it", lambda: "up" in procs.tail("idle"), 30)  # starting up is work too
         meter = Meter({"busy": [busy], "idle": [idle], "gone": [2**22 + 1]})
         procs.wait("work", lambda: meter.read()["busy"] > 0, 60)
         read = meter.read()
