@@ -23,6 +23,7 @@ from engine.group.verdict import Judge
 from engine.http.auth import DRILL_TOKEN_FILE, FLEET_TOKEN_FILE, token_from
 from engine.http.serve import listen, serve, stop_on_signals
 from engine.text import TextModel
+from engine.transfer.deadlines import log_fired
 from engine.weights import resolve
 
 log = logging.getLogger("pdctl.engine")
@@ -140,13 +141,24 @@ class Serve:
         kill(self.ranks)
         self.client.fail_all("engine_failed", f"The engine ended: {why}.")
 
+    def _overdue(self, limit: float) -> None:
+        """The log lines of what the drain deadline ends."""
+        rows = {row["id"]: row for row in self.client.snapshot.get("requests", ())}
+        for id in self.client.open:
+            row = rows.get(id, {})
+            age, room, pages = row.get("age_s", limit), row.get("room"), row.get("pages")
+            log_fired("draining", "drain", limit, age, row.get("peer"), room=room, request=id, pages=pages)
+
     async def _leave(self, watching: asyncio.Task[None]) -> None:
         """SIGTERM: refuse new requests, let running ones end within PD_DRAIN_TIMEOUT, stop the ranks."""
         notify("STOPPING=1")
         self.engine.stopping = True
         deadline = time.monotonic() + self.settings["drain"]
-        while self.client.busy and time.monotonic() < deadline and not watching.done():
+        while self.client.open and time.monotonic() < deadline and not watching.done():
             await asyncio.sleep(0.05)
+        if not watching.done():
+            self._overdue(self.settings["drain"])
         watching.cancel()
-        self.client.fail_all("draining", "The engine was stopped.")
+        limit = f"PD_DRAIN_TIMEOUT={self.settings['drain']:g} s"
+        self.client.fail_all("draining", f"The engine was stopped and this did not end within {limit}.")
         self.client.send(Stop())

@@ -85,6 +85,7 @@ SETTINGS: tuple[Setting, ...] = (
     _t("router_total", "PD_ROUTER_TOTAL_TIMEOUT", 600, "router", "One request from admission to its end."),
     _t("router_idle", "PD_ROUTER_IDLE_TIMEOUT", 150, "router", "Silence of both legs of one request."),
     _t("router_hold", "PD_ROUTER_HOLD_TIMEOUT", 180, "router", "A request held at admission."),
+    _t("router_pair", "PD_ROUTER_PAIR_TIMEOUT", 60, "router", "A request for which no pair is usable."),
     Setting(
         "router_tries",
         "PD_ROUTER_TRIES",
@@ -111,6 +112,7 @@ ORDER: tuple[tuple[str, str, str], ...] = (
         "the router must not call a request silent while its transfer may still finish",
     ),
     ("router_idle", "router_total", "a silent request must be named as silent, not as too long"),
+    ("router_pair", "router_total", "a request that waits for an engine must fail for the lack of one"),
 )
 # Variables that are not timeouts and are read elsewhere, so that they are known names here.
 OTHER_ENV = ("PD_FLEET_TOKEN_FILE", "PD_DRILL_TOKEN_FILE", "PD_LOG_LEVEL")

@@ -155,8 +155,9 @@ class GroupClient:
         return reply.document
 
     @property
-    def busy(self) -> bool:
-        return bool(self._streams)
+    def open(self) -> list[str]:
+        """Ids of the requests whose answer goes on."""
+        return list(self._streams)
 
     def fail_all(self, code: str, message: str) -> None:
         """End every open stream and verb, and refuse new ones: the ranks are lost or about to stop."""

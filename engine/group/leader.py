@@ -19,7 +19,9 @@ from engine.group import document
 from engine.group.lifecycle import Lifecycle
 from engine.group.messages import EngineConfig, Out
 from engine.schedule.scheduler import Limits, Plan, Scheduler
+from engine.schedule.sequence import Sequence
 from engine.transfer.coordinator import Transfer
+from engine.transfer.deadlines import log_fired
 from engine.transfer.ports import Outcome
 
 IDLE_WAIT = 0.05
@@ -59,7 +61,6 @@ class Leader:
         self._emit = emit
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._stop = False
-        self._drain_by: float | None = None
         self.steps = 0
         self.last_step: float | None = None
         self.step_started: float | None = None
@@ -91,31 +92,41 @@ class Leader:
         self._inbox.put(event)
 
     def submit(self, request: Request) -> None:
-        leg = self.config.role == "prefill"
-        self._arm_queue(request.id, time.monotonic() + self.settings["queue"])
+        leg, rid = self.config.role == "prefill", request.id
+        at = time.monotonic() + self.settings["queue"]
+        self.transfer.deadlines.arm(("queue", rid), "queue", at, lambda: self._queued(rid))
         self.post(lambda: self.life.submit(request, leg))
 
-    def _arm_queue(self, rid: str, at: float) -> None:
-        self.transfer.deadlines.arm(("queue", rid), "queue", at, lambda: self._queued(rid))
-
-    def _queued(self, rid: str) -> bool:
+    def _queued(self, rid: str) -> bool | float:
         """The queue deadline: a request that waits for a first place in a batch ends; no other is meant."""
         seq, now, limit = self.life.find(rid, None), time.monotonic(), self.settings["queue"]
         if seq is None or seq.holding:
             return False
-        if seq.stop_after_prefill:
-            # It may be sent back to wait, and that wait counts from then on.
-            at = limit + (seq.since if seq.stage == "waiting" else now)
-            if at > now:
-                self._arm_queue(rid, at)
-                return False
-        elif seq.stage != "waiting" or seq.preempted:
+        if not seq.stop_after_prefill and (seq.stage != "waiting" or seq.preempted):
             return False
+        # A prefill leg may be sent back to wait, and that wait counts from then on.
+        since = seq.since if seq.stage == "waiting" else now
+        if since + limit > now:
+            return since + limit
         on = f", waiting on {seq.waiting_on}" if seq.waiting_on else ""
         message = f"In no batch after PD_QUEUE_TIMEOUT={limit:g} s{on}."
-        self._emit(Out(id=rid, code="queue_timeout", message=message))
-        self.post(lambda: self.life.fail(seq, "queue_timeout", message))
+        self._late(seq, "queue", limit, now - since, "queue_timeout", message)
         return True
+
+    def _late(self, seq: Sequence, name: str, value: float, age: float, code: str, message: str) -> None:
+        """End a request by a deadline: its line in the log, its caller told, the rest between two steps."""
+        request, pages = seq.request, len(self.life.pages.pages(seq.id))
+        log_fired(code, name, value, age, request.peer, room=request.room, request=request.id, pages=pages)
+        self._emit(Out(id=request.id, code=code, message=message))
+        self.post(lambda: self.life.fail(seq, code, message))
+
+    def timeouts_changed(self) -> None:
+        """Deadlines that are armed move to the values now in force."""
+        self.transfer.timeouts_changed()
+        for seq in list(self.life.sequences.values()):
+            if seq.stage == "waiting":
+                at = seq.since + self.settings["queue"]
+                self.transfer.deadlines.rearm(("queue", seq.request.id), at)
 
     def abort(self, id: str, room: int | None, by: str) -> None:
         self.post(lambda: self._aborted(id, room, by))
@@ -154,7 +165,6 @@ class Leader:
             with self.lock:
                 self._handle_events()
                 self.life.grant_legs(self.faults.armed("refuse-pages"))
-                self._check_drain()
                 plan = self._scheduler.plan(time.monotonic())
                 runnable = self._scheduler.runnable
             self.turned = time.monotonic()
@@ -203,18 +213,20 @@ class Leader:
         """Refuse new requests; after `timeout` (default PD_DRAIN_TIMEOUT) fail what still runs."""
         limit = self.settings["drain"] if timeout is None else timeout
         self.life.draining = True
-        self._drain_by = time.monotonic() + limit
+        at = time.monotonic() + limit
+        self.transfer.deadlines.arm(("drain",), "drain", at, lambda: self._drained(limit))
 
     def resume(self) -> None:
+        self.transfer.deadlines.cancel(("drain",))
         self.life.draining = False
-        self._drain_by = None
 
-    def _check_drain(self) -> None:
-        if self._drain_by is None or time.monotonic() < self._drain_by:
-            return
-        for seq in list(self.life.sequences.values()):
-            self.life.fail(seq, "draining", "The engine was drained and this request did not end in time.")
-        self._drain_by = None
+    def _drained(self, limit: float) -> bool:
+        """The drain deadline: what still runs ends."""
+        left = list(self.life.sequences.values()) if self.life.draining else []
+        message = f"The engine was drained and this did not end within PD_DRAIN_TIMEOUT={limit:g} s."
+        for seq in left:
+            self._late(seq, "drain", limit, time.monotonic() - seq.arrived, "draining", message)
+        return bool(left)
 
     # what it shows ----------------------------------------------------------------------------------
 
@@ -274,7 +286,7 @@ def admin(leader: Leader, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         leader.resume()
     elif verb == "timeouts":
         leader.settings.set_all(args, time.time())
-        leader.transfer.timeouts_changed()
+        leader.timeouts_changed()
         return leader.settings.document()
     elif verb == "faults":
         leader.faults.set(

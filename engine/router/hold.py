@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from engine.core.errors import RequestError
-from engine.core.settings import Settings
+from engine.core.settings import BY_NAME, Settings
 from engine.router.ledger import Entry, Ledger
 from engine.router.pairs import Failed, Pair, Pairs
 
-# A restarting engine is back within this or an operator is at work and uses a hold. A client that has a
-# part of its answer already is kept for as long as a held one.
-_PAIR_WAIT = 10.0
+log = logging.getLogger(__name__)
 # How often one that failed before looks whether its engines have answered a poll since.
 _LOOK = 0.1
 
@@ -53,9 +52,10 @@ class Admission:
     async def pair(self, entry: Entry, failed: Sequence[Failed] = (), begun: bool = False) -> Pair:
         """Wait for open admissions and a usable pair; RequestError 503 held_too_long or no_pair.
 
-        `failed` pairs are taken again only where there is no other; `begun`: the client has a part.
+        `failed` pairs are taken again only where there is no other. `begun`: the client has a part of its
+        answer already, and is kept for as long as a held one.
         """
-        patience = self._settings["router_hold"] if begun else min(_PAIR_WAIT, self._settings["router_hold"])
+        patience = "router_hold" if begun else "router_pair"
         held = 0.0  # seconds spent held, before the present hold
         pairless_since: float | None = None
         while True:
@@ -74,9 +74,9 @@ class Admission:
                 if pair is not None:
                     return pair
                 pairless_since = now if pairless_since is None else pairless_since
-                remaining = patience - (now - pairless_since)
+                remaining = self._settings[patience] - (now - pairless_since)
                 if remaining <= 0:
-                    raise self._no_pair()
+                    raise self._no_pair(entry, patience)
             await self._wait(min(remaining, _LOOK) if failed else remaining)
 
     async def _wait(self, seconds: float) -> None:
@@ -87,9 +87,16 @@ class Admission:
             pass  # the caller looks at its deadline
 
     def _held_too_long(self, entry: Entry) -> RequestError:
-        message = f"Admissions are held; this request waited {self._clock() - entry.admitted_at:.1f} s."
-        return RequestError("held_too_long", message, 503, "Try again later.")
+        waited = f"this request waited {self._clock() - entry.admitted_at:.1f} s"
+        limit = f"{BY_NAME['router_hold'].env}={self.limit:g} s"
+        return _late(entry, "held_too_long", f"Admissions are held; {waited} ({limit}).")
 
-    def _no_pair(self) -> RequestError:
+    def _no_pair(self, entry: Entry, patience: str) -> RequestError:
         reasons = "; ".join(self._pairs.missing()) or "engines came and went"
-        return RequestError("no_pair", f"No pair can serve this request: {reasons}.", 503, "Try again later.")
+        limit = f"{BY_NAME[patience].env}={self._settings[patience]:g} s"
+        return _late(entry, "no_pair", f"No pair could serve this request within {limit}: {reasons}.")
+
+
+def _late(entry: Entry, code: str, message: str) -> RequestError:
+    log.warning("request %s ends with %s: %s", entry.id, code, message)
+    return RequestError(code, message, 503, "Try again later.")

@@ -143,7 +143,8 @@ class Agent:
                     continue
             except NIXL_ERRORS as error:
                 self._drop_edge(peer)
-                self._report(c.PeerError(self.rank, peer, say(error), warming.epoch))
+                late = isinstance(error, TimeoutError)
+                self._report(c.PeerError(self.rank, peer, say(error), warming.epoch, late))
             else:
                 del self._warming[peer]
                 self._report(c.PeerAdded(self.rank, peer, now - warming.started, warming.epoch))

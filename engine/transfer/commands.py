@@ -102,10 +102,13 @@ class PeerRemoved(msgspec.Struct, tag="peer_removed", frozen=True):
 
 
 class PeerError(msgspec.Struct, tag="peer_error", frozen=True):
+    """`late`: AddPeer's deadline was what ended it."""
+
     rank: int
     peer: str
     error: str
     epoch: int = 0
+    late: bool = False
 
 
 class Posted(msgspec.Struct, tag="posted", frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections import deque
 
+from engine.core.errors import ConfigError, Exit
 from engine.transfer.handshake import Peer
 from engine.transfer.messages import Body, Envelope, Frame, ProtocolError, Splitter, encode
 
@@ -90,3 +91,19 @@ class Strangers:
         if len(self._waiting) > MAX_STRANGERS:
             self._waiting.popleft().abort()
         return conn
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; ConfigError when the port is in use."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        problem = ConfigError("port_in_use", f"Cannot listen on {host}:{port}: {error.strerror}.")
+        problem.exit = Exit.PORT_IN_USE
+        raise problem from None
+    sock.listen(128)
+    return sock

@@ -80,7 +80,7 @@ class Transfer:
         legacy = legacy and role == "prefill"
         self._link: Link | None = None
         if role != "both":
-            self._link = Link(me, token, settings, self, self.deadlines.count, legacy)
+            self._link = Link(me, token, settings, self, self.deadlines.expired, legacy)
         link = self._link or _NoLink()
         common = _Common(
             ranks=group, link=link, deadlines=self.deadlines, sink=sink, settings=settings, clock=clock,

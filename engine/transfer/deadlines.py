@@ -1,7 +1,9 @@
 """One heap of deadlines on one clock, served by its own thread.
 
 A callback runs on that thread with no lock held and says whether the deadline took effect: a room that
-ended in the same instant makes it a no-op, which is not counted as fired.
+ended in the same instant makes it a no-op, which is not counted as fired. One that finds it too early, for
+its value was raised meanwhile, says when to come again. Whoever ends something by a deadline leaves the
+line of `log_fired`.
 """
 
 from __future__ import annotations
@@ -15,14 +17,37 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from engine.core.settings import BY_NAME
+
 log = logging.getLogger("pdctl.engine.transfer")
+
+
+Callback = Callable[[], bool | float]
+
+
+def log_fired(
+    code: str,
+    name: str,
+    value: float,
+    age: float,
+    peer: object = None,
+    *,
+    room: int | None = None,
+    request: str | None = None,
+    pages: int | None = None,
+) -> None:
+    """The one line of a deadline that fired: the code it ends with, whose it was, its variable and value."""
+    given = (code, *("-" if word is None else word for word in (room, request)), age)
+    rest = ("-" if word is None else word for word in (peer, pages))
+    text = "%s room=%s request=%s age=%.1fs peer=%s pages=%s deadline=%s=%g"
+    log.warning(text, *given, *rest, BY_NAME[name].env, value)
 
 
 @dataclass(eq=False)
 class _Entry:
     name: str
     at: float
-    callback: Callable[[], bool]
+    callback: Callback
 
 
 class Deadlines:
@@ -49,7 +74,7 @@ class Deadlines:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def arm(self, key: Hashable, name: str, at: float, callback: Callable[[], bool]) -> None:
+    def arm(self, key: Hashable, name: str, at: float, callback: Callback) -> None:
         """Call `callback` at `at` unless cancelled; an armed deadline of the same key is replaced."""
         with self._wake:
             self._push(key, _Entry(name, at, callback))
@@ -71,10 +96,11 @@ class Deadlines:
                 self._heap = [item for item in self._heap if self._entries.get(item[2]) is item[3]]
                 heapq.heapify(self._heap)
 
-    def count(self, name: str) -> None:
-        """Count a deadline that another loop enforced (the link's sockets)."""
+    def expired(self, code: str, name: str, value: float, age: float, peer: object) -> None:
+        """Count and log a deadline that another loop enforced (the link's sockets, a rank's warm-up)."""
         with self._wake:
             self._fired[name] += 1
+        log_fired(code, name, value, age, peer)
 
     def fired(self) -> dict[str, int]:
         with self._wake:
@@ -105,7 +131,11 @@ class Deadlines:
             except Exception:  # the others still have to fire
                 log.exception("deadline_broken name=%s", entry.name)
                 continue
-            if effect:
+            if isinstance(effect, float):
+                with self._wake:
+                    if key not in self._entries:
+                        self._push(key, _Entry(entry.name, effect, entry.callback))
+            elif effect:
                 effects += 1
                 with self._wake:
                     self._fired[entry.name] += 1

@@ -15,11 +15,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
-from engine.core.errors import ConfigError, Exit
 from engine.core.settings import Settings
 from engine.transfer import handshake as h
 from engine.transfer import messages as m
-from engine.transfer.connection import Connection, Strangers, said
+from engine.transfer.connection import Connection, Strangers, bind, said
 from engine.transfer.handshake import Identity, Peer, PeerKey
 
 log = logging.getLogger("pdctl.engine.transfer")
@@ -64,11 +63,11 @@ class Link:
         token: bytes,
         settings: Settings,
         events: LinkEvents,
-        count: Callable[[str], None],
+        expired: Callable[[str, str, float, float, object], None],
         legacy: bool = False,
     ) -> None:
         self._me, self._token, self._settings, self._events = me, token, settings, events
-        self._count, self._legacy = count, legacy
+        self._expired, self._legacy = expired, legacy
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="link", daemon=True)
         self._sock: socket.socket | None = None
@@ -83,7 +82,7 @@ class Link:
     def start(self, host: str, port: int | None, peers: list[str]) -> int | None:
         """Listen on host:port unless port is None, dial `peers`; the bound port. ConfigError when in use."""
         if port is not None:
-            self._sock = _bind(host, port)
+            self._sock = bind(host, port)
             port = self._sock.getsockname()[1]
         self._thread.start()
         if self._sock is not None:
@@ -178,7 +177,7 @@ class Link:
             self._replace(key)
             await self._serve(conn, Peer.of(hello, conn.remote))
         except TimeoutError:
-            self._count("handshake")
+            self._late("handshake", conn.remote, conn.opened_at)
         except (OSError, m.ProtocolError) as error:
             log.info("link_ended at=%s before a Hello: %s", conn.remote, error)
         finally:
@@ -221,11 +220,12 @@ class Link:
     async def _dial(self, address: str, last: PeerKey | None) -> PeerKey | None:
         """One connection until it ends; the peer's key once it said Welcome. Raises only when refused."""
         host, _, port = address.rpartition(":")
+        began = self._loop.time()
         try:
             async with asyncio.timeout(self._settings["connect"]):
                 reader, writer = await asyncio.open_connection(host, int(port))
         except TimeoutError:
-            self._count("connect")
+            self._late("connect", address, began)
             self._events.refused(address, "", "No answer within PD_CONNECT_TIMEOUT.")
             return last
         except ConnectionRefusedError:
@@ -244,7 +244,7 @@ class Link:
             await self._serve(conn, peer)
             return peer.key
         except TimeoutError:
-            self._count("handshake")
+            self._late("handshake", address, conn.opened_at)
             self._events.refused(address, "", "No Welcome within PD_HANDSHAKE_TIMEOUT.")
         except (OSError, m.ProtocolError) as error:
             self._events.refused(address, "", f"The handshake broke: {said(error)}.")
@@ -336,11 +336,16 @@ class Link:
                 conn.last_ping = now
                 self._try(conn, m.Ping())
             if now - conn.last_heard > silence:
-                self._count("heartbeat")
+                self._late("heartbeat", conn.peer and conn.peer.key, conn.last_heard)
                 self._drop(conn, f"it was silent for PD_HEARTBEAT_TIMEOUT={silence:g} s")
             elif not conn.up and now - conn.opened_at > self._settings["handshake"]:
-                self._count("handshake")
+                self._late("handshake", conn.peer and conn.peer.key, conn.opened_at)
                 self._drop(conn, "the link was not ready within PD_HANDSHAKE_TIMEOUT")
+
+    def _late(self, name: str, peer: object, since: float) -> None:
+        """One of this loop's deadlines has passed."""
+        code = "peer_lost" if name == "heartbeat" else "link_failed"
+        self._expired(code, name, self._settings[name], self._loop.time() - since, peer)
 
     def _say(self, peer: PeerKey, message: m.RoomMessage) -> None:
         conn = self._by_key.get(peer)
@@ -380,18 +385,3 @@ class Link:
         conn.abort()
         log.info("link_lost peer=%s %s", conn.peer.key, reason)
         self._events.lost(conn.peer.key, reason)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-    except OSError as error:
-        sock.close()
-        problem = ConfigError("port_in_use", f"Cannot listen on {host}:{port}: {error.strerror}.")
-        problem.exit = Exit.PORT_IN_USE
-        raise problem from None
-    sock.listen(128)
-    return sock

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.core.settings import Settings
 from engine.transfer import commands as c
+from engine.transfer.deadlines import log_fired
 from engine.transfer.handshake import Peer, PeerKey
 from engine.transfer.ports import DeadlinePort, Ranks
 
@@ -87,7 +88,7 @@ class Peers:
             entry.linked, entry.since, entry.error = False, self._clock(), reason
             if not self._legacy:
                 at = self._clock() + self._settings["handshake"]
-                self._deadlines.arm(("edge", name), "edge", at, lambda: self._give_up(name, entry))
+                self._deadlines.arm(("edge", name), "handshake", at, lambda: self._give_up(name, entry))
 
     def fenced(self, key: PeerKey) -> None:
         with self._lock:
@@ -116,6 +117,9 @@ class Peers:
             if entry is None or entry.epoch != report.epoch or report.rank not in entry.adding:
                 return
             if isinstance(report, c.PeerError):
+                if report.late:
+                    value = self._settings["handshake"]
+                    self._deadlines.expired("link_failed", "handshake", value, value, entry.peer.key)
                 entry.error = report.error
                 self._remove(report.peer, entry)
                 self._failed(entry.peer.key, report.error)
@@ -170,6 +174,8 @@ class Peers:
         with self._lock:
             if entry.linked or self._entries.get(name) is not entry or entry.loaded is None:
                 return False
+            age = self._clock() - entry.since
+            log_fired("peer_lost", "handshake", self._settings["handshake"], age, entry.peer.key)
             self._remove(name, entry)
             return True
 

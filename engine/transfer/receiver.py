@@ -91,11 +91,12 @@ class Receiver:
         return self._finish(room, Outcome("failed", code, message))
 
     def timeouts_changed(self) -> None:
-        """Apply changed prealloc and transfer timeouts to the rooms that wait now."""
+        """Apply changed prealloc, transfer and handshake timeouts to the rooms that wait now."""
         with self._box:
             for entry in self._rooms.values():
                 self._deadlines.rearm(("prealloc", entry.room), entry.opened_at + self._settings["prealloc"])
                 self._deadlines.rearm(("transfer", entry.room), entry.granted_at + self._settings["transfer"])
+                self._deadlines.rearm(("link", entry.room), entry.opened_at + self._settings["handshake"])
 
     def on_peer_up(self, peer: PeerKey, address: str) -> None:
         with self._box:
@@ -247,19 +248,22 @@ class Receiver:
         self._end(entry, Outcome("done"), tell=False)
         self._box.put(self._sink.ready, entry.room, entry.rid or "", done.first)
 
-    def _fired(self, entry: Incoming, name: str) -> bool:
-        value = self._settings[name]
-        env = BY_NAME[name].env
+    def _fired(self, entry: Incoming, name: str) -> bool | float:
         with self._box:
-            since, code, what = {
-                "prealloc": (entry.opened_at, "prealloc_timeout", "No pages were free"),
-                "transfer": (entry.granted_at, "kv_transfer_timeout", _late(entry)),
-                "handshake": (entry.opened_at, "link_failed", f"Prefill {entry.hint} was not linked"),
-            }[name]
-            linked = name == "handshake" and entry.peer is not None
-            if entry.ended or linked or self._clock() < since + value:
+            since, code, what, met = {
+                "prealloc": (entry.opened_at, "prealloc_timeout", "No pages were free", entry.granted),
+                "transfer": (entry.granted_at, "kv_transfer_timeout", _late(entry), False),
+                "handshake": (entry.opened_at, "link_failed", f"Prefill {entry.hint} was not linked",
+                              entry.peer is not None),
+            }[name]  # fmt: skip
+            value, now = self._settings[name], self._clock()
+            if entry.ended or met:
                 return False
-            return self._end(entry, Outcome("failed", code, f"{what} within {env}={value:g} s."))
+            if now < since + value:
+                return since + value
+            entry.fired(name, value, now - since, code)
+            text = f"{what} within {BY_NAME[name].env}={value:g} s."
+            return self._end(entry, Outcome("failed", code, text))
 
     def _end(self, entry: Incoming, outcome: Outcome, tell: bool = True) -> bool:
         """The only way into a terminal stage."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from engine.core.types import TERMINAL, FirstToken
 from engine.transfer import messages as m
+from engine.transfer.deadlines import log_fired
 from engine.transfer.handshake import PeerKey
 from engine.transfer.integrity import Tally
 from engine.transfer.layout import PAGE, Unit, units_of
@@ -67,6 +68,11 @@ class Staged:
             age=now - self.opened_at,
             stage_age=now - self.stage_at,
         )
+
+    def fired(self, name: str, value: float, age: float, code: str) -> None:
+        """The log line of the deadline that ends this room."""
+        peer, pages = self.peer or self.hint, len(self.pages)
+        log_fired(code, name, value, age, peer, room=self.room, request=self.rid, pages=pages)
 
     def move(self, stage: str, now: float) -> bool:
         """Go to a stage if it may follow this one; False changes nothing."""

@@ -110,12 +110,13 @@ class Sender:
         return self._finish(room, Outcome("failed", code, message))
 
     def timeouts_changed(self) -> None:
-        """Apply a changed PD_PREFILL_INFLIGHT_TIMEOUT to the rooms that wait now."""
+        """Apply changed inflight and queue timeouts to the rooms that wait now."""
         with self._box:
             for entry in self._rooms.values():
-                if entry.stage == "inflight":
-                    at = entry.computed_at + self._settings["inflight"]
-                    self._deadlines.rearm(("inflight", entry.room), at)
+                self._deadlines.rearm(
+                    ("inflight", entry.room), entry.computed_at + self._settings["inflight"]
+                )
+                self._deadlines.rearm(("want", entry.room), entry.opened_at + self._settings["queue"])
 
     def on_peer_up(self, peer: PeerKey, pages: int, page_size: int | None = None) -> None:
         """Linked, all ranks warm; see Ranks.target."""
@@ -323,31 +324,27 @@ class Sender:
         if len(entry.quiet_ranks) == self._ranks.tp:
             self._quiet(entry, entry.outcome)
 
-    def _inflight_fired(self, entry: Outgoing) -> bool:
+    def _inflight_fired(self, entry: Outgoing) -> bool | float:
         with self._box:
-            value = self._settings["inflight"]
-            now = self._clock()
-            if entry.stage != "inflight" or now < entry.computed_at + value:
+            value, now = self._settings["inflight"], self._clock()
+            if entry.stage != "inflight":
                 return False
+            if now < entry.computed_at + value:
+                return entry.computed_at + value
+            entry.fired("inflight", value, now - entry.computed_at, "kv_transfer_timeout")
             name = BY_NAME["inflight"].env
-            log.warning(
-                "kv_transfer_timeout room=%s request=%s age=%.1fs peer=%s pages=%s deadline=%s=%g",
-                entry.room,
-                entry.rid,
-                now - entry.computed_at,
-                entry.peer or entry.hint,
-                len(entry.pages),
-                name,
-                value,
-            )
             text = f"KV was not handed over within {name}={value:g} s, waiting on {entry.waiting_on}."
             return self._end(entry, Outcome("failed", "kv_transfer_timeout", text))
 
-    def _early_fired(self, entry: Outgoing) -> bool:
+    def _early_fired(self, entry: Outgoing) -> bool | float:
         with self._box:
+            value, now = self._settings["queue"], self._clock()
             if entry.rid is not None or entry.ended:
                 return False
-            text = f"No request for the room reached prefill within {BY_NAME['queue'].env}."
+            if now < entry.opened_at + value:
+                return entry.opened_at + value
+            entry.fired("queue", value, now - entry.opened_at, "queue_timeout")
+            text = f"No request for the room reached prefill within {BY_NAME['queue'].env}={value:g} s."
             return self._end(entry, Outcome("failed", "queue_timeout", text))
 
     def _end(self, entry: Outgoing, outcome: Outcome, tell: bool = True) -> bool:

@@ -20,7 +20,7 @@ def endpoints(server: Server) -> tuple[Endpoint, ...]:
     state = Endpoint("state", f"{server.url}/v1/state")
     if server.role == "router":
         return state, Endpoint("requests", f"{server.url}/v1/requests")
-    return state, Endpoint("metrics", f"{server.url}/metrics", plain=True)
+    return state, Endpoint("metrics", f"{server.url}/metrics", plain=True, pictured=False)
 
 
 def _broken(contract: str, body: dict[str, Any], error: Exception) -> str:

@@ -36,6 +36,7 @@ class Endpoint:
 
     `plain`: the answer is text, as metrics are. `once`: what does not change within a second is not asked
     twice. `generates`: the server computes a token for its answer, so it is asked only when that is wanted.
+    `pictured` is false where a bundle keeps the answer and the picture is made without it.
     """
 
     document: str
@@ -44,6 +45,7 @@ class Endpoint:
     once: bool = False
     older: str = ""
     generates: bool = False
+    pictured: bool = True
     deadline: float = DEADLINE
 
     @property

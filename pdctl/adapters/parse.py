@@ -154,6 +154,14 @@ def router_requests(d: Document) -> tuple[p.RouterRequest, ...]:
     )
 
 
+def router_ended(d: Document) -> tuple[p.Ended, ...]:
+    """What the router remembers of requests that are over."""
+    return tuple(
+        p.Ended(r["id"], r["room"], r["ended"], r["code"] or "", float(r["seconds"]), float(r["ended_at"]))
+        for r in d["recent"]
+    )
+
+
 def _router_engine(e: Document) -> p.RouterEngine:
     return p.RouterEngine(
         instance=e["instance"],
@@ -187,4 +195,5 @@ def router(d: Document, requests: Document | None, why_no_requests: str = "") ->
         requests_failed=dict(d["counters"]["requests_failed"]),
         environ=dict(d["environ"]),
         requests=Missing(why_no_requests) if requests is None else router_requests(requests),
+        ended=() if requests is None else router_ended(requests),
     )

@@ -23,6 +23,7 @@ class Reach(StrEnum):
     TIMED_OUT = "timed out"  # the port is open and nothing answers
     UNREACHABLE = "unreachable"  # no route, no name, or the connect itself timed out
     BAD_ANSWER = "bad answer"  # an answer that is not what the contract says
+    NOT_ASKED = "not asked"  # nobody says whether it answers
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,20 @@ class RouterRequest:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """A request that is over. `how`: done, failed or aborted; `at` Unix seconds, `seconds` what it took."""
+
+    id: str
+    room: int | None
+    how: str
+    code: str
+    seconds: float
+    at: float
+
+
+@dataclass(frozen=True)
 class Router:
-    """`admission` is open or held; `hold_age` counts from the hold."""
+    """`admission` is open or held; `hold_age` counts from the hold; `ended` are the newest that are over."""
 
     kind: str
     instance: str
@@ -229,6 +242,7 @@ class Router:
     requests_failed: dict[str, int]
     environ: dict[str, str]
     requests: tuple[RouterRequest, ...] | Missing
+    ended: tuple[Ended, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -91,5 +91,9 @@ def written(line: str, near: float | None = None) -> float | None:
 
 
 def rank(line: str) -> str:
-    """ "TP3", "PP0 TP1": the rank named at the start of `line`, kinds in order, "" when there is none."""
-    return " ".join(sorted({f"{m['kind'].upper()}{m['n']}" for m in _RANK.finditer(line[:_HEAD])}))
+    """ "TP3", "PP0 TP1": the rank named at the start of `line`, kinds in order, "" when there is none.
+
+    A plain "rank 3" says nothing beside a kind.
+    """
+    named = sorted({f"{m['kind'].upper()}{m['n']}" for m in _RANK.finditer(line[:_HEAD])})
+    return " ".join([n for n in named if not n.startswith("RANK")] or named)

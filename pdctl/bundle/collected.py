@@ -40,7 +40,7 @@ ANSWERS, UNITS = "answers.json", "units.json"
 _LOST = Missing("the bundle has no answer of its host")
 _RUNNING = ("running", "starting", "stopping", "orphaned")
 # Lives that nobody asked for: what the life before them wrote tells why.
-_UNASKED = ("supervisor", "")
+UNASKED = ("supervisor", "")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Collected:
         unit = self.unit(name).unit if declared else _LOST
         if declared is None or not known(unit):
             return text
-        if unit.state not in _RUNNING or (unit.restarts and unit.started_by in _UNASKED):
+        if unit.state not in _RUNNING or (unit.restarts and unit.started_by in UNASKED):
             return _series(text, unit)
         zone = self._gathered[declared.host].answers.of("zone")
         return _from(text, unit, self.manifest.at, min(0, zone if isinstance(zone, int) else 0))

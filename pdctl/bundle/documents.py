@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import IO
 
+from pdctl.bundle.text import UnreadError, read
 from pdctl.errors import ConfigError
 
 FILE_MAX = 32 << 20  # bytes of one document that are read: its end, which is the newest part of a log
@@ -17,11 +20,14 @@ COUNT_MAX = 5000
 
 @dataclass(frozen=True)
 class Documents:
-    """`texts` is path -> text; of the paths in `cut` only the end was read; `name` says where it is from."""
+    """`texts` is path -> text; of the paths in `cut` only the end was read, and those in `unread` could not
+    be, for the reason told; `name` says where it is from.
+    """
 
     name: str
     texts: Mapping[str, str]
     cut: frozenset[str] = field(default_factory=frozenset)
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     def under(self, folder: str) -> dict[str, str]:
         """Documents in `folder`, by their path below it."""
@@ -45,25 +51,33 @@ def load(path: Path) -> Documents:
         raise ConfigError("no_bundle", f"There is no bundle at {path}.")
     if not found.texts:
         raise ConfigError(
-            "empty_bundle", f"{path} holds no documents.", "docs/bundle.md says what can be in it."
+            "empty_bundle",
+            f"{path} holds no documents.",
+            "docs/bundle.md says what can be in it.",
+            details=[f"{name}: {why}" for name, why in found.unread.items()],
         )
     return found
 
 
-def _collect(name: str, entries: Iterator[tuple[str, bytes, int]]) -> Documents:
+def _collect(name: str, entries: Iterator[tuple[str, IO[bytes]]]) -> Documents:
     texts: dict[str, str] = {}
+    unread: dict[str, str] = {}
     cut: set[str] = set()
     total = 0
-    for path, data, size in entries:
-        total += len(data)
+    for path, file in entries:
+        try:
+            texts[path], short = read(file, path, FILE_MAX)
+        except UnreadError as why:
+            unread[path] = str(why)
+            continue
+        total += len(texts[path])
         if total > TOTAL_MAX or len(texts) >= COUNT_MAX:
             raise ConfigError(
                 "big_bundle", f"{name} is too big to be a bundle: more than 512 MiB or 5000 files."
             )
-        texts[path] = data.decode("utf-8", "replace")
-        if size > len(data):
+        if short:
             cut.add(path)
-    return Documents(name, _rooted(texts), frozenset(cut))
+    return Documents(name, _rooted(texts), frozenset(cut), unread)
 
 
 def _rooted(texts: dict[str, str]) -> dict[str, str]:
@@ -77,14 +91,12 @@ def _rooted(texts: dict[str, str]) -> dict[str, str]:
     )
 
 
-def _from_folder(root: Path) -> Iterator[tuple[str, bytes, int]]:
+def _from_folder(root: Path) -> Iterator[tuple[str, IO[bytes]]]:
     for path in sorted(root.rglob("*")):
         if path.is_file() and not path.is_symlink():
             try:
-                size = path.stat().st_size
                 with path.open("rb") as file:
-                    file.seek(max(0, size - FILE_MAX))
-                    yield path.relative_to(root).as_posix(), file.read(FILE_MAX), size
+                    yield path.relative_to(root).as_posix(), file
             except OSError as error:
                 raise ConfigError("unreadable", f"{path} cannot be read: {error.strerror}.") from None
 
@@ -97,7 +109,7 @@ def _is_tar(path: Path) -> bool:
         return False
 
 
-def _from_tar(path: Path) -> Iterator[tuple[str, bytes, int]]:
+def _from_tar(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     try:
         with tarfile.open(path) as archive:
             for member in archive:
@@ -105,8 +117,8 @@ def _from_tar(path: Path) -> Iterator[tuple[str, bytes, int]]:
                 if not member.isfile() or name.is_absolute() or ".." in name.parts:
                     continue
                 file = archive.extractfile(member)
-                data = file.read(FILE_MAX) if file else b""
-                yield str(name), data, member.size
+                if file is not None:
+                    yield str(name), file
     except (tarfile.TarError, OSError, EOFError) as error:
         raise ConfigError("bad_bundle", f"{path} cannot be read to its end: {error}.") from None
 
@@ -122,7 +134,8 @@ def save(documents: Mapping[str, str], path: Path, at: float) -> int:
             info.size, info.mtime, info.mode = len(data), int(at), 0o600
             archive.addfile(info, io.BytesIO(data))
     near = path.with_name(path.name + ".part")
-    near.write_bytes(packed.getvalue())
-    near.chmod(0o600)
+    near.unlink(missing_ok=True)
+    with open(near, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(packed.getvalue())
     near.replace(path)
     return len(packed.getvalue())

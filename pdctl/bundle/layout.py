@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from pdctl.bundle.text import PACKED
+
 ALONE = "engine"  # the party of documents that name none
 HERE = "host"  # the host of documents that name none
 
@@ -52,7 +54,7 @@ _FORMS: tuple[tuple[What, re.Pattern[str]], ...] = (
     (What.FILE, re.compile(r"^(limits|maps|status|numa_maps|smaps|stat|mountinfo)$")),
     (What.METRICS, re.compile(r"\.prom$|^metrics\b")),
     (What.JSON, re.compile(r"\.json$")),
-    (What.LOG, re.compile(r"\.(log|out|err|txt)$|^(log|journal|stdout|stderr)\b")),
+    (What.LOG, re.compile(r"\.(log|out|err|txt)(?:\.\d{1,3}|-\d{6,14})?$|^(log|journal|stdout|stderr)\b")),
 )
 # What people put beside the documents, and what is of an engine without its name.
 _PROSE = re.compile(
@@ -72,6 +74,32 @@ _OF_HOST = (What.KERNEL, What.TOOL)
 _OURS = ("bundle.toml", "manifest.json", "fleet.json")
 
 
+# Left alone without a word: what people write, and what no engine writes.
+_BESIDE = re.compile(r"\.(?:md|rst|ya?ml|toml|png|jpe?g|gif|svg|pdf|html?|py|ipynb|xlsx?|docx?)$|^\.", re.I)
+# As logrotate names older files: a higher number is older, a later date is younger.
+_ROTATED = re.compile(r"(?P<stem>.*\b(?:log|out|err|txt))(?:\.(?P<number>\d{1,3})|-(?P<date>\d{6,14}))$")
+
+
+def age_order(path: str) -> tuple[str, int, int]:
+    """Sorts documents by name, and the files of one rotated log from the oldest to the present one."""
+    bare = PACKED.sub("", path)
+    rotated = _ROTATED.match(bare)
+    if rotated is None:
+        return bare, 1, 0
+    return rotated["stem"], 0, -int(rotated["number"]) if rotated["number"] else int(rotated["date"])
+
+
+def beside(path: str) -> bool:
+    """Whether it is what people put beside documents: notes, pictures, configuration."""
+    file = PurePosixPath(PACKED.sub("", path)).parts[-1]
+    return path in _OURS or bool(_PROSE.search(file) or _BESIDE.search(file))
+
+
+def nameless(path: str) -> bool:
+    """Whether it may be a document, and its name does not say which."""
+    return not beside(path) and place(path) is None
+
+
 def _form(file: str) -> What | None:
     return next((what for what, form in _FORMS if form.search(file)), None)
 
@@ -84,6 +112,7 @@ def _stem(file: str) -> str:
 
 def place(path: str) -> Place | None:
     """Where a document belongs; None for what no bundle knows, such as notes and pictures."""
+    path = PACKED.sub("", path)
     parts = PurePosixPath(path).parts
     if path in _OURS or (parts[0] != "hosts" and _PROSE.search(parts[-1])):
         return None

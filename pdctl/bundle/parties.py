@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,8 @@ from pdctl.adapters.readings.logs import from_log
 from pdctl.adapters.readings.scrape import readings
 from pdctl.adapters.signs import TABLE
 from pdctl.adapters.stacks import parse as parse_stacks
-from pdctl.adapters.traces import Reading, Traces
-from pdctl.bundle.layout import Place, What
+from pdctl.adapters.traces import Event, Reading, Traces
+from pdctl.bundle.layout import Place, What, age_order
 from pdctl.bundle.told import PartyTable
 
 
@@ -67,19 +67,23 @@ def traces(name: str, role: str, filed: Filed, told: PartyTable, at: float, gap:
     """Everything that `filed` and `told` say of one party. `at` is the time of the bundle."""
     documents = filed.json()
     logs = filed.by.get(What.LOG, [])
-    events = tuple(e for path, _, text in logs for e in TABLE.scan(text, name, path, at))
+    events = tuple(_events(name, logs, at))
     settings: dict[str, str] = {}
     for text in filed.texts(What.LOG):
         settings |= launch.from_log(text)
     former: dict[str, str] = {}
+    environ: dict[str, str] = {}
     for _, place, text in filed.by.get(What.COMMAND, []):
-        found = launch.from_command(launch.words(text))
-        former, settings = (former | found, settings) if place.former else (former, settings | found)
+        argv = launch.words(text)
+        found, given = launch.from_command(argv), launch.from_assignments(argv)
+        if place.former:
+            former |= found | given
+        else:
+            settings, environ = settings | found, environ | given
     for endpoint, document in documents:
         if endpoint in ("server_info", "get_server_info", "config", "settings"):
             settings |= launch.from_json(document)
     settings |= launch.from_json(told.settings)
-    environ: dict[str, str] = {}
     for _, place, text in filed.by.get(What.ENVIRON, []):
         found = launch.from_env(text)
         former, environ = (former | found, environ) if place.former else (former, environ | found)
@@ -102,6 +106,15 @@ def traces(name: str, role: str, filed: Filed, told: PartyTable, at: float, gap:
         last_transfer_at=told.last_transfer,
         lines=sum(text.count("\n") + 1 for text in filed.texts(What.LOG)),
     )
+
+
+def _events(name: str, logs: list[tuple[str, Place, str]], at: float) -> Iterator[Event]:
+    """Of every log; the files of a rotated one are numbered on."""
+    lines: dict[str, int] = {}
+    for path, _, text in logs:
+        stem = age_order(path)[0]
+        yield from TABLE.scan(text, name, path, at, lines.get(stem, 0))
+        lines[stem] = lines.get(stem, 0) + text.count("\n") + 1
 
 
 def _readings(

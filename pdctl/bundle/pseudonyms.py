@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pdctl.bundle.documents import Documents
 from pdctl.bundle.manifest import FLEET, MANIFEST, FleetPage, read_fleet, read_manifest
@@ -20,7 +20,8 @@ _IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.]*\d)")
 _IPV6 = re.compile(
     r"(?<![\w:.])(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}(?![\w:])|(?<![\w:])fe80::[0-9a-fA-F:]+"
 )
-_HOME = re.compile(r"/home/(?P<user>[A-Za-z0-9_.-]+)")
+_HOME = re.compile(r"/(?:home|Users|export/home)/(?P<user>[A-Za-z0-9_.-]+)")
+_LOGIN = r"(?<![\w.@:/-])(?P<user>[a-z_][\w.-]{{1,31}})@(?:(?:\d{{1,3}}\.){{3}}\d{{1,3}}|{hosts})(?![\w.-]*@)"
 # Who holds the fleet's lock: a login and the machine that pdctl runs on, which is no host of the fleet.
 _HOLDER = re.compile(r"^\S+@\S+")
 # Of no host: this machine, all interfaces, SGLang's rooms without a transfer.
@@ -32,10 +33,22 @@ _SHORT = 3  # characters; a shorter name would be found inside other words
 _COMMON = ("local", "root", "main", "localhost", "demo", "model")
 
 
-def pseudonymous(documents: Documents, users: Iterable[str] = (), models: Iterable[str] = ()) -> Documents:
-    """The same bundle under other names. `users` and `models` are names that only the fleet file knows."""
+@dataclass(frozen=True)
+class Private:
+    """Names that only the fleet file and this machine know: logins, what pdctl dials (an alias, a name),
+    models, and folders (of the fleet file, of releases and logs on hosts, of caches).
+    """
+
+    users: tuple[str, ...] = ()
+    dialled: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+def pseudonymous(documents: Documents, private: Private = Private()) -> Documents:
+    """The same bundle under other names."""
     page = read_fleet(documents.texts[FLEET])
-    names = _names(page, documents.texts, users, models)
+    names = _names(page, documents.texts, private)
     addresses = _addresses(page, documents.texts.values())
     whole = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
     by_name = re.compile(rf"(?<![A-Za-z0-9])(?:{whole})(?![A-Za-z0-9])") if whole else None
@@ -52,9 +65,7 @@ def pseudonymous(documents: Documents, users: Iterable[str] = (), models: Iterab
     return Documents(told(documents.name), texts | {MANIFEST: manifest.to_json()})
 
 
-def _names(
-    page: FleetPage, texts: Mapping[str, str], users: Iterable[str], models: Iterable[str]
-) -> dict[str, str]:
+def _names(page: FleetPage, texts: Mapping[str, str], private: Private) -> dict[str, str]:
     found: dict[str, str] = {}
 
     def name(real: str, kind: str, first: int = 1) -> None:
@@ -75,16 +86,25 @@ def _names(
         if member.cell:
             name(member.cell, "cell")
     said = {word for text in texts.values() for pair in _MODEL.findall(text) for word in pair if word}
-    for model in [*models, *sorted(said)]:
+    for model in [*private.models, *sorted(said)]:
         name(model, "/models/model" if model.startswith("/") else "model")
-    for user in [*users, *_users(texts)]:
+    for folder in private.folders:
+        if folder.count("/") > 1:  # /opt is nobody's
+            name(folder.rstrip("/"), "/folders/folder")
+    for dialled in private.dialled:
+        name(dialled.rpartition("@")[2], "host")
+    for user in [*private.users, *(d.rpartition("@")[0] for d in private.dialled), *_users(page, texts)]:
         name(user, "user")
     return {real: other for real, other in found.items() if real not in kept}
 
 
-def _users(texts: Mapping[str, str]) -> list[str]:
-    """Owners of home folders and of listening sockets."""
-    found = {m["user"] for text in texts.values() for m in _HOME.finditer(text)}
+def _users(page: FleetPage, texts: Mapping[str, str]) -> list[str]:
+    """Owners of home folders and of listening sockets, and logins before a machine (user@host), which a
+    version of something (name@v1) is not.
+    """
+    hosts = "|".join(re.escape(h) for h in {*page.hosts, *page.hosts.values()} if h)
+    forms = (_HOME, re.compile(_LOGIN.format(hosts=hosts or "localhost")))
+    found = {m["user"] for text in texts.values() for form in forms for m in form.finditer(text)}
     for path, text in texts.items():
         if path.endswith("/answers.json"):
             rows = json.loads(text)["facts"].get("ports", [])

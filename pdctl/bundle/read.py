@@ -14,7 +14,7 @@ from pdctl.adapters.traces import Event, Traces
 from pdctl.bundle import hosts as of_hosts
 from pdctl.bundle.collected import ANSWERS, UNITS, Collected, collected
 from pdctl.bundle.documents import Documents
-from pdctl.bundle.layout import ALONE, HERE, What, place, role_of
+from pdctl.bundle.layout import ALONE, HERE, What, age_order, beside, nameless, place, role_of
 from pdctl.bundle.parties import Filed, traces
 from pdctl.bundle.told import PartyTable, Told, read_told
 from pdctl.diagnose.facts import Change, EngineView, Facts, Member, OtherView, RouterView, Tally
@@ -65,7 +65,15 @@ def facts_of(documents: Documents, now: float) -> Facts:
         tallies=tuple(Tally(e.prefill, e.decode, e.ok, e.failed) for e in told.edges),
         changes=tuple(Change(c.what, c.party, c.at, c.name, c.value, c.cured) for c in told.changes),
         said=_said(told.notes, at),
+        unread=_unread(documents),
     )
+
+
+def _unread(documents: Documents) -> tuple[tuple[str, str], ...]:
+    """(document, why) of what may say something and was not read."""
+    unknown = {path: "its name does not say what it is" for path in documents.texts if nameless(path)}
+    foreign = {path: why for path, why in documents.unread.items() if not beside(path)}
+    return tuple(sorted({**unknown, **foreign}.items()))
 
 
 def _said(notes: str, at: float) -> tuple[Event, ...]:
@@ -127,7 +135,7 @@ def _filed(
     for name in told.hosts:
         hosts[name] = {}
     alone = _alone(documents, told)
-    for path in sorted(documents.texts):
+    for path in sorted(documents.texts, key=age_order):
         where = place(path)
         if where is None:
             continue
@@ -174,6 +182,6 @@ def _member(name: str, role: str, table: PartyTable, seen: Traces, only: str = H
 
 def _with_pair(view: tuple[Member, Traces], table: PartyTable) -> tuple[Member, Pair[Any], Traces]:
     member, seen = view
-    reach = _REACH.get(table.health, Reach.BAD_ANSWER if table.health else Reach.OK)
+    reach = _REACH.get(table.health, Reach.BAD_ANSWER if table.health else Reach.NOT_ASKED)
     sample: Sample[Any] = Sample(reach, _UNSEEN, table.health)
     return member, Pair(sample, sample, 0.0), seen

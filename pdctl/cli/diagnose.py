@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pdctl.cli.remedy import fix as mend
-from pdctl.cli.session import session
+from pdctl.cli.session import session, span_seconds
 from pdctl.cli.watch import watch as again
 from pdctl.diagnose.report import document
 from pdctl.diagnose.rule import Severity
@@ -73,7 +73,7 @@ def command(
     """Say who holds which request, since when and why; what is wrong, and the command that mends it."""
     if fail_on not in _LEVELS:
         raise ConfigError("bad_level", f"--fail-on {fail_on} is not a severity.", nearest(fail_on, _LEVELS))
-    level, s, wanted = _LEVELS[fail_on], session(ctx), Wanted(seconds_of(since), probes, stacks)
+    level, s, wanted = _LEVELS[fail_on], session(ctx), Wanted(span_seconds("--since", since), probes, stacks)
     _refuse(saved, {"--bundle": bundle, "--watch": watch, "--fix": fix or None}, pseudonyms)
     if saved is not None:
         report = judge_bundle(Path(saved))
@@ -106,21 +106,16 @@ def _refuse(saved: str | None, of_fleets: dict[str, object], pseudonyms: bool) -
         raise ConfigError("watch_alone", f"--watch looks again and again; give {given[0]} to a single look.")
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def write(path: Path, text: str) -> None:
-    """ConfigError where it cannot be written."""
+    """For its owner alone: logs and addresses are in it. ConfigError where it cannot be written."""
     try:
-        path.write_text(text, encoding="utf-8")
+        with open(path, "w", encoding="utf-8", opener=_private) as file:
+            os.fchmod(file.fileno(), 0o600)  # also what was there before
+            file.write(text)
     except OSError as error:
         raise ConfigError("bad_file", f"{path} cannot be written: {error.strerror}.") from None
     print(path, file=sys.stderr)
-
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def seconds_of(text: str) -> float:
-    """90s, 30m, 2h, 1d; ConfigError for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if found is None:
-        raise ConfigError("bad_since", f"--since {text} is no time.", "Write 90s, 30m or 2h.")
-    return float(found[1]) * _UNITS[found[2]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 import typer
 
@@ -14,7 +15,13 @@ from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 
 # Remedies that change something. What only looks (logs, status) is left to the reader.
-_ACTS = ("abort", "deploy", "restart", "resume", "rollback")
+_ACTS = ("abort", "deploy", "drill disarm", "restart", "resume", "rollback")
+_ASKING = ("deploy", "restart", "rollback")
+
+
+def acts(words: Sequence[str]) -> bool:
+    """Whether a command of pdctl changes something."""
+    return any(list(words[: len(verb)]) == verb for verb in (act.split() for act in _ACTS))
 
 
 def command_of(report: Report) -> list[str]:
@@ -33,7 +40,7 @@ def command_of(report: Report) -> list[str]:
             details=tests,
         )
     words = shlex.split(leader.remedy) if leader.remedy.startswith("pdctl ") else []
-    if len(words) < 2 or words[1] not in _ACTS:
+    if not acts(words[1:]):
         hint = f"It is for a person: {leader.remedy}" if leader.remedy else ""
         raise PdctlError(
             "no_command",
@@ -55,6 +62,6 @@ def fix(ctx: typer.Context, s: Session, report: Report, yes: bool) -> Exit:
         print(f"  {advice}")
     confirm(f"Run pdctl {shlex.join(words)}?", yes)
     front = ["--fleet", str(s.fleet().path), *(["--json"] if s.json else [])]
-    agreed = ["--yes"] if words[0] in ("deploy", "restart", "rollback") else []
+    agreed = ["--yes"] if words[0] in _ASKING else []
     code = ctx.find_root().command.main([*front, *words, *agreed], prog_name="pdctl", standalone_mode=False)
     return Exit(code) if isinstance(code, int) else Exit.OK

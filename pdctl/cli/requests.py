@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pdctl.cli.session import session
-from pdctl.flows import admin
+from pdctl.flows.requests import collect_requests
 from pdctl.render.requests import show_requests
 from pdctl.render.table import show_json
 
@@ -19,7 +19,7 @@ def command(
     """The router's ledger: every request with its stage, age and what its two legs do."""
     s = session(ctx)
     with s.context() as context:
-        ledger = admin.get(context, context.fleet.router.url, "/v1/requests")
+        ledger = collect_requests(context)
     if s.json:
         show_json(ledger)
     else:

@@ -6,18 +6,15 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.session import LockWait, confirm, session
+from pdctl.cli.session import LockWait, Yes, confirm, session
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Cell, Engine, Router
 from pdctl.fleet.names import nearest
-from pdctl.flows.changing import changing, doing
-from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.co_restart.states import LOAD
 from pdctl.flows.context import Context
-from pdctl.flows.deploy.hooks import Hooks
-from pdctl.flows.ready import wait_ready
-from pdctl.remote.journal import Call
+from pdctl.flows.deployed import refuse_undeployed
+from pdctl.flows.restart import co_restart_cell, restart_unit
 from pdctl.render.co_restart import show
 from pdctl.render.table import show_json
 
@@ -30,7 +27,7 @@ def command(
     co: Annotated[
         bool, typer.Option("--co", help="Hold admissions and restart the whole cell in order.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     wait: Annotated[
         float | None,
         typer.Option(
@@ -55,14 +52,24 @@ def command(
     s = session(ctx)
     with s.context() as context:
         if co:
-            return _together(context, _cell(context, name), (drain, wait), s.json, lock_wait)
+            cell = _cell(context, name)
+            refuse_undeployed(context, cell.engines)
+            confirm(f"{_together_means(context, cell)} Go on?", yes)
+            return _together(context, cell, (drain, wait), s.json, lock_wait)
         if name is None:
             raise ConfigError("no_unit", "Name the unit to restart.", "Or restart a whole cell with --co.")
         if name in context.fleet.cells and name not in (u.name for u in context.fleet.units()):
             raise ConfigError("cell_alone", f"{name} is a cell.", f"Run `pdctl restart --co {name}`.")
         unit = context.fleet.unit(name)
+        refuse_undeployed(context, [unit])
         confirm(f"{risk(context, unit)} Restart {unit.name} alone?", yes)
         return _alone(context, unit, LOAD if wait is None else wait, s.json, lock_wait)
+
+
+def _together_means(context: Context, cell: Cell) -> str:
+    names = ", ".join(e.name for e in cell.engines)
+    where = "wait at the router" if len(context.fleet.cells) == 1 else "go to other cells"
+    return f"This will restart cell {cell.name} together ({names}); new requests {where} meanwhile."
 
 
 def risk(context: Context, unit: Engine | Router) -> str:
@@ -98,20 +105,7 @@ def _together(
     lock_wait: float,
 ) -> Exit:
     """`seconds` to drain and to wait for each engine."""
-    given = zip(("--drain", "--wait"), seconds, strict=True)
-    within = [word for name, value in given if value is not None for word in (name, f"{value:g}")]
-    call = Call(f"restart --co {cell.name}", ("restart", "--co", cell.name, "--yes", *within))
-    with changing(context, call, lock_wait) as journal:
-        hooks = Hooks(context, list(dict.fromkeys(e.host for e in cell.engines)))
-        hooks.before("co-restart", PDCTL_CELL=cell.name)
-        report = co_restart.run(context, cell.name, context.say, *seconds)
-        hooks.after("co-restart", "done" if report.ok else "failed", PDCTL_CELL=cell.name)
-        journal.note("co-restart", report=report.document())
-        if not report.ok:
-            machine = report.cells[-1].machine
-            state = "interrupted" if report.exit is Exit.INTERRUPTED else "failed"
-            why = f"{machine.at}: {machine.reason or machine.event}" if machine.at else "no router runs"
-            journal.ends(state, why)
+    report = co_restart_cell(context, cell, *seconds, lock_wait=lock_wait)
     if as_json:
         show_json(report.document())
     else:
@@ -120,14 +114,7 @@ def _together(
 
 
 def _alone(context: Context, unit: Engine | Router, wait: float, as_json: bool, lock_wait: float) -> Exit:
-    what = f"restart {unit.name}"
-    call = Call(what, ("restart", unit.name, "--yes", "--wait", f"{wait:g}"))
-    with changing(context, call, lock_wait):
-        context.say(f"restarting {unit.name}")
-        with doing(context, what.replace(" ", "/"), unit.host, what):
-            context.units_of(unit).restart(unit.name)
-        with doing(context, f"ready/{unit.name}", unit.host, "wait until it is ready", changes=False):
-            wait_ready(context, [unit], wait)
+    restart_unit(context, unit, wait, lock_wait)
     if as_json:
         show_json({"schema": 1, "restarted": unit.name})
     else:

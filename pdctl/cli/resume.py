@@ -17,12 +17,13 @@ from pdctl.flows.changing import changing, fleet_lock, inputs
 from pdctl.flows.co_restart.states import LOAD
 from pdctl.flows.context import Context
 from pdctl.flows.recovery.restore import restore
+from pdctl.flows.supervise import pause
 from pdctl.remote.journal import Call
 from pdctl.remote.journal_read import UNFINISHED, Run, read_run
 from pdctl.render.table import show_json
 
 # Verbs that may ask before they act.
-_ASK = ("deploy", "rollback", "restart", "tune-timeout", "profile", "drill")
+_ASK = ("deploy", "rollback", "restart", "down", "tune-timeout", "profile", "drill")
 
 
 def command(
@@ -35,6 +36,8 @@ def command(
 ) -> Exit:
     """Open admissions again: end the router's hold, cordons, and drains that were left behind.
 
+    The supervisor's pause ends too, and what it had given up it may try again.
+
     What a drill, a tune-timeout or a bisect that died has left on the fleet is put back first.
 
     With a run, finish what it began: its verb runs again with its options, and what it had done stays done.
@@ -43,10 +46,11 @@ def command(
     if run is not None:
         return _again(ctx, s, run, yes)
     with s.context() as context, changing(context, Call("resume", ("resume",))):
+        ended = pause.resume(context)
         drilled = restore(context)
         restored = recovery.restore(context, starter(LOAD))
         back = [*drilled.done, *restored.done, *drilled.left, *restored.left]
-        done = [*back, *resume(context)]
+        done = [*ended, *back, *resume(context)]
     if s.json:
         show_json({"schema": 1, "resumed": done})
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,6 +21,8 @@ LockWait = Annotated[
     float,
     typer.Option(min=0, help="Wait for another run to end, seconds; nobody waits for a manual lock."),
 ]
+# Of every verb that stops or restarts what runs; see `confirm`.
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @dataclass
@@ -56,3 +59,15 @@ def confirm(question: str, yes: bool) -> None:
     begin_line()
     if not typer.confirm(question, err=True):
         raise PdctlError("declined", "Nothing was changed.", exit=Exit.INTERRUPTED)
+
+
+_SPANS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def span_seconds(option: str, text: str) -> float:
+    """90s, 30m, 2h, 1d of that option; ConfigError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if found is None:
+        code = f"bad_{option.strip('-')}"
+        raise ConfigError(code, f"{option} {text} is no time.", "Write 90s, 30m or 2h.")
+    return float(found[1]) * _SPANS[found[2]]

@@ -19,7 +19,8 @@ def paragraphs(rule: Rule) -> list[str]:
 def page(rule: Rule) -> str:
     """One rule as Markdown."""
     lines = [f"## {rule.code}: {rule.title}", ""]
-    lines += [f"Severity {rule.severity.word}. Needs: {', '.join(rule.needs)}.", ""]
+    needs = f" Needs: {', '.join(rule.needs)}." if rule.needs else ""
+    lines += [f"Severity {rule.severity.word}.{needs}", ""]
     for text in paragraphs(rule):
         part = next((p for p in _PARTS if text.startswith(p)), "")
         body = text.removeprefix(part).strip()

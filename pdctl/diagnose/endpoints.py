@@ -93,20 +93,58 @@ def ports(party: Party) -> dict[int, str]:
     }
 
 
+_BACK = ("router.breaker_closed", "router.worker_back")
+
+
 def recovered(facts: Facts, events: Iterable[Event]) -> bool:
-    """Everybody who wrote these lines was ready, or computed, after the last of them."""
-    last = {e.party: e.order for e in events}
-    parties = {name: facts.party(name) for name in last}
+    """After the last of these lines their writer was ready, computed or took the peer back, or the peer that
+    they name became ready.
+    """
+    last = {e.party: e for e in events}
     return all(
-        party is not None and any(e.order > last[name] for e in party.traces.of("net.ready"))
-        for name, party in parties.items()
+        (party := facts.party(name)) is not None and (_well_again(party, event) or _peer_back(facts, event))
+        for name, event in last.items()
     )
+
+
+def _peer_back(facts: Facts, event: Event) -> bool:
+    at = endpoint(event.line)
+    if at is None or event.at is None:
+        return False
+    host = owner(facts, at)
+    there = [
+        p
+        for p in facts.parties
+        if p.member.url.endswith(f"//{at}") or (host and p.member.host == host.name and at.port in ports(p))
+    ]
+    return any(e.at is not None and e.at > event.at for p in there for e in p.traces.of("net.ready"))
+
+
+def taken_back(party: Party, event: Event) -> bool:
+    """A router that wrote `event` of a worker lets it serve again after that line."""
+    at = endpoint(event.line)
+    return any(
+        e.order > event.order and (at is None or endpoint(e.line) in (None, at))
+        for e in party.traces.of(*_BACK)
+    )
+
+
+def _well_again(party: Party, event: Event) -> bool:
+    return taken_back(party, event) or any(e.order > event.order for e in party.traces.of("net.ready"))
 
 
 _NICS = re.compile(
     r"local_nic(?:_path)?:? *(?:[\w.]+:\d+@)?(?P<local>[a-z]\w*).*?"
-    r"peer_nic(?:_path)?:? *[\w.]+:\d+@(?P<peer>[a-z]\w*)"
+    r"peer_nic(?:_path)?:? *(?P<at>[\w.]+:\d+@)(?P<peer>[a-z]\w*)"
 )
+
+
+def one_nic(events: Iterable[Event]) -> str:
+    """The local NIC of every line that names one, where their peers' NICs or hosts vary; "" otherwise."""
+    named = [found for e in events if (found := _NICS.search(e.line))]
+    peers = {found["at"] + found["peer"] for found in named}
+    local = {found["local"] for found in named}
+    return local.pop() if len(local) == 1 and len(peers) > 1 else ""
 
 
 def crossed_rails(events: Iterable[Event]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest
 from pdctl.adapters.traces import Event, HostTraces, Traces
@@ -185,13 +187,18 @@ class Change:
 @dataclass(frozen=True)
 class Suppression:
     """[[suppress]] of the fleet file: findings `code` that touch nothing but `subject` (a pattern, as of file
-    names) do not count until then (Unix seconds).
+    names) do not count before then (Unix seconds): the end of its last day.
     """
 
     code: str
     subject: str
     reason: str
     until: float
+
+    @property
+    def last_day(self) -> str:
+        """2026-08-31, in UTC."""
+        return datetime.fromtimestamp(math.ceil(self.until) - 1, UTC).strftime("%Y-%m-%d")
 
 
 @dataclass(frozen=True)
@@ -213,7 +220,7 @@ class HostView:
 class Facts:
     """`at` is when the second sample was taken (Unix seconds). `run` is the living run or person that holds
     the fleet's lock, as words; "" when nobody does. `tallies` and `changes` are what somebody told,
-    `said` what they said of answers in their own words.
+    `said` what they said of answers in their own words; `unread` are (document, why it was not read).
     """
 
     fleet: str
@@ -228,6 +235,7 @@ class Facts:
     changes: tuple[Change, ...] = ()
     said: tuple[Event, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
 
     @property
     def parties(self) -> tuple[Party, ...]:

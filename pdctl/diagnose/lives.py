@@ -56,21 +56,51 @@ def died(party: Party) -> bool:
     return bool(ends) or bool(traces.restarts) or any(traces.of("process.fatal", "process.signal"))
 
 
+def echoes(event: Event) -> bool:
+    """Whether an exception only says that another process or peer ended."""
+    name, text = event.values.get("type", ""), event.values.get("message", "")
+    return bool(_ECHOES.search(name) or _ECHO_TEXTS.search(text))
+
+
 def raised(traces: Traces) -> list[Event]:
     """Exceptions that are causes, oldest first: the last line of each traceback, without echoes.
 
     Where there is nothing but echoes, they are all that is known.
     """
     found: list[Event] = []
-    echoes: list[Event] = []
+    later: list[Event] = []
     messengers = {e.where for e in traces.of("watchdog.fired", "collective.timeout")}
     for event in traces.of("process.raised"):
-        name, text = event.values.get("type", ""), event.values.get("message", "")
-        if event.where in messengers or _CALM.match(event.line):
-            continue
-        echo = _ECHOES.search(name) or _ECHO_TEXTS.search(text)
-        (echoes if echo else found).append(event)
-    return found or echoes
+        if event.where not in messengers and not _CALM.match(event.line):
+            (later if echoes(event) else found).append(event)
+    return found or later
+
+
+_ABOVE = 60  # lines in which a library says what made the exception
+_NEAR = 30.0  # seconds
+_HEAD = re.compile(
+    r"^.{0,120}?\b(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\b[:\s|\]]*|^.{0,100}?\.(?:cpp|cc|cu|c|h|py):\d+[\]:)\s]+"
+)
+
+
+def before(party: Party, event: Event) -> list[Event]:
+    """Lines of error of the same life shortly before an exception, the oldest first."""
+    begun = max((e.order for e in party.traces.of("life.start") if e.order < event.order), default=0)
+    document = event.where.rpartition(":")[0]
+    exceptions = {e.order for e in party.traces.of("process.raised", "process.traceback", "process.fatal")}
+    return [
+        e
+        for e in party.traces.of("log.error", "log.native", "nccl.warn")
+        if max(begun, event.order - _ABOVE) < e.order < event.order
+        and e.where.rpartition(":")[0] == document
+        and e.order not in exceptions
+        and (e.at is None or event.at is None or event.at - e.at <= _NEAR)
+    ]
+
+
+def said_in(event: Event) -> str:
+    """A line without its stamp and place."""
+    return _HEAD.sub("", event.line).strip()[:160].rstrip(".")
 
 
 def told(event: Event) -> str:

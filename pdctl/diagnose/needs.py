@@ -9,6 +9,19 @@ from pdctl.adapters.traces import Traces
 from pdctl.diagnose.facts import Facts
 from pdctl.facts.missing import Missing
 
+NO_LOG, NO_READINGS = "no log", "no metrics and no statistics in its log"
+NO_SETTINGS, NO_ENVIRON = "its settings are not shown", "its environment is not shown"
+_NO_STACKS, _NO_EXIT = "no stacks were taken", "no exit code"
+_NO_KERNEL, _NO_GPU = "no kernel log", "no GPU reading"
+_NO_CHANGES = "nobody told what was changed or restarted"
+# Usual: nobody has to do anything about it.
+QUIET = frozenset(
+    [
+        *(_NO_STACKS, _NO_EXIT, _NO_KERNEL, _NO_GPU, _NO_CHANGES),
+        *("the bundle does not show it", "the bundle shows no router", "the fleet file names no router"),
+    ]
+)
+
 
 @dataclass(frozen=True)
 class Lack:
@@ -54,15 +67,15 @@ def _of_traces(has: Callable[[Traces], object], why: str) -> Callable[[Facts], l
 
 
 def _kernel(facts: Facts) -> list[Lack]:
-    return _lacks({h.name: h.traces if h.traces.events else Missing("no kernel log") for h in facts.hosts})
+    return _lacks({h.name: h.traces if h.traces.events else Missing(_NO_KERNEL) for h in facts.hosts})
 
 
 def _gpus(facts: Facts) -> list[Lack]:
-    return _lacks({h.name: h.traces if h.traces.gpus else Missing("no GPU reading") for h in facts.hosts})
+    return _lacks({h.name: h.traces if h.traces.gpus else Missing(_NO_GPU) for h in facts.hosts})
 
 
 def _changes(facts: Facts) -> list[Lack]:
-    return [] if facts.changes else [Lack(None, "nobody told what was changed or restarted", True)]
+    return [] if facts.changes else [Lack(None, _NO_CHANGES, True)]
 
 
 def _of_hosts(subject: str) -> Callable[[Facts], list[Lack]]:
@@ -84,12 +97,12 @@ NEEDS: dict[str, Callable[[Facts], list[Lack]]] = {
     "engine.state": _states,
     "router.state": lambda facts: _lacks({"router": facts.router_state}),
     "router.requests": _requests,
-    "logs": _of_traces(lambda t: t.lines, "no log"),
-    "readings": _of_traces(lambda t: t.readings, "no metrics and no statistics in its log"),
-    "settings": _of_traces(lambda t: t.settings, "its settings are not shown"),
-    "environ": _of_traces(lambda t: t.environ, "its environment is not shown"),
-    "stacks": _of_traces(lambda t: t.stacks, "no stacks were taken"),
-    "exits": _of_traces(lambda t: t.ended is not None, "no exit code"),
+    "logs": _of_traces(lambda t: t.lines, NO_LOG),
+    "readings": _of_traces(lambda t: t.readings, NO_READINGS),
+    "settings": _of_traces(lambda t: t.settings, NO_SETTINGS),
+    "environ": _of_traces(lambda t: t.environ, NO_ENVIRON),
+    "stacks": _of_traces(lambda t: t.stacks, _NO_STACKS),
+    "exits": _of_traces(lambda t: t.ended is not None, _NO_EXIT),
     "kernel": _kernel,
     "gpus": _gpus,
     "changes": _changes,

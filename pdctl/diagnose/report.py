@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdctl.adapters.picture import Reach
+from pdctl.diagnose.changed import doubted
 from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.ledger import Entry, join
 from pdctl.diagnose.rule import Hypothesis, Severity
@@ -34,14 +35,16 @@ class Report:
 
 
 def _blind(facts: Facts) -> list[str]:
-    """Engines that answer and list no requests, as other kinds do."""
-    return [e.name for e in facts.engines if e.reach is Reach.OK and not e.shows_requests]
+    """Engines that answer, or may, and list no requests, as other kinds do."""
+    answers = (Reach.OK, Reach.NOT_ASKED)
+    return [e.name for e in facts.engines if e.reach in answers and not e.shows_requests]
 
 
 def make(facts: Facts, seconds: float) -> Report:
     """Run every rule over `facts` and judge."""
     ran = run(facts)
-    counted, muted = sift(ran.findings, facts.suppressions, facts.at)
+    findings = [doubted(f, facts) for f in ran.findings]
+    counted, muted = sift(findings, facts.suppressions, facts.at)
     return Report(facts, ran, judge(counted, _blind(facts)), join(facts), seconds, tuple(muted))
 
 
@@ -73,6 +76,7 @@ def document(report: Report, fail_on: Severity = Severity.WARNING) -> dict[str, 
         ],
         "ledger": [_entry(entry) for entry in report.ledger],
         "subjects": [_subject(view) for view in _views(facts)],
+        "unread": [{"document": name, "reason": why} for name, why in facts.unread],
         "rules": {
             "run": list(report.ran.run),
             "skipped": [

@@ -1,13 +1,14 @@
 """From findings to one answer: effects attached to their cause, roots in order, one leader; pure.
 
-An effect hangs on its cause: by its rule's echo_of, and a fallback rule's finding on whatever else touches
-it and is not younger. Order of roots: errors before warnings; trigger, amplifier, effect; certain before
+An effect hangs on its cause: by its rule's echo_of, and a fallback rule's finding on what knows the lines
+that it quotes, else on whatever else touches it and is not younger. Order of roots: errors before warnings; trigger, amplifier, effect; certain before
 uncertain; more effects first; older first. When the leader is not certain of its cause, the answer is its
 live hypotheses, each with its cheapest test.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -52,6 +53,7 @@ def _cause(effect: Finding, findings: Sequence[Finding]) -> Finding | None:
     return None
 
 
+_QUOTED = re.compile(r"\S+ \(\S+:\d+\): ")  # a line of a log, as evidence.quote writes it
 _SLACK = 30.0  # two hosts' clocks, and a log line that is written late
 
 
@@ -71,6 +73,18 @@ def _may_explain(cause: Finding, effect: Finding) -> bool:
         # A doubt without a time says nothing of what came before it.
         return cause.certain or effect.since is None
     return cause.since <= effect.since + _SLACK
+
+
+def _of_same_lines(effect: Finding, findings: Sequence[Finding]) -> Finding | None:
+    """A rule that knows what the very lines mean that a fallback only quotes."""
+    lines = {line for line in effect.evidence if _QUOTED.match(line)}
+    able = [
+        f
+        for f in findings
+        if lines & set(f.evidence) and not BY_CODE[f.code].fallback and f.severity is not Severity.INFO
+        and effect.code not in BY_CODE[f.code].echo_of
+    ]  # fmt: skip
+    return min(able, key=lambda f: _rank(f, 0), default=None)
 
 
 # What an armed fault can pin or stop, by the word that its rule puts into the summary.
@@ -125,7 +139,7 @@ def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
     for finding in findings:
         if id(finding) in cause or not BY_CODE[finding.code].fallback:
             continue
-        other = _any_cause(finding, findings)
+        other = _of_same_lines(finding, findings) or _any_cause(finding, findings)
         if other is not None and _root(other, cause) is not finding:
             cause[id(finding)] = other
     roots = [f for f in findings if id(f) not in cause]

@@ -23,7 +23,7 @@ from pdctl.transport.command import Command
 # Names of facts/probes, in an order in which module-level names are there when they are used.
 PARTS = (
     *("proc", "process", "ports", "gpu", "leftovers", "machine", "topology", "reach", "logs", "tools"),
-    "stacks",
+    *("stacks", "model"),
     "main",
 )
 PLAIN = "python3"

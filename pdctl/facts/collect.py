@@ -36,10 +36,13 @@ class UnitFacts:
 def unit_of(status: UnitStatus) -> Unit:
     """A backend's status in the words of the rules; a signal is a negative exit."""
     exit = status.exit_code if status.exit_signal is None else -status.exit_signal
+    state, reason = _STATES.get(status.state, status.state), status.reason
+    if status.state == "active" and status.pid is None:
+        state, reason = "backoff", "its process has just ended"
     return Unit(
         name=status.name,
-        state=_STATES.get(status.state, status.state),
-        wanted=status.wanted or status.state not in ("inactive", "deactivating"),
+        state=state,
+        wanted=status.wanted or status.state not in ("inactive", "deactivating", "failed"),
         pid=status.pid,
         exit=exit,
         ended_by=status.ended_by,
@@ -47,7 +50,7 @@ def unit_of(status: UnitStatus) -> Unit:
         restarts=status.restarts,
         since=status.since or None,
         started_at=status.started_at,
-        reason=status.reason,
+        reason=reason,
         started_by=status.started_by,
     )
 

@@ -14,7 +14,7 @@ ENGINE_EXITS = {
     71: "a rank process died",
     72: "one of its processes froze",
     PORT_TAKEN: "a port was in use",
-    74: "the model is missing or damaged",
+    74: "the model is missing or damaged, or cannot be served as asked",
     75: "the path between two hosts does not carry KV",
     76: "its scheduler made no progress",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 
 from pdctl.fleet.catalogue import known
@@ -9,6 +10,7 @@ from pdctl.fleet.foreign import check_foreign
 from pdctl.fleet.hosts import check_hosts
 from pdctl.fleet.names import UNPRINTABLE, nearest, unprintable
 from pdctl.fleet.problems import Keys, TomlFile
+from pdctl.fleet.rules import rule_names
 from pdctl.fleet.schema import EngineTable, FleetFile, RouterTable
 
 ROUTER: Keys = ("router",)
@@ -22,8 +24,9 @@ def check_fleet(file: TomlFile, spec: FleetFile) -> None:
     _ports(file, spec)
     _names(file, spec)
     _profiles(file, spec)
+    _suppressed(file, spec)
     for name, cell in spec.cells.items():
-        _cell(file, ("cells", name), cell.engines)
+        _cell(file, ("cells", name), cell.engines, spec.fleet.drill)
     check_foreign(file, spec, list(_units(spec)))
     for keys, unit in _units(spec):
         for env, text in unit.env.items():
@@ -32,6 +35,15 @@ def check_fleet(file: TomlFile, spec: FleetFile) -> None:
                 file.problem((*keys, "env", env), why)
             elif variable is None and env.startswith("PD_"):
                 file.problem((*keys, "env", env), f"unknown variable. {nearest(env, known())}")
+
+
+def _suppressed(file: TomlFile, spec: FleetFile) -> None:
+    for number, each in enumerate(spec.suppress):
+        if each.code not in rule_names():
+            # All the codes would be no help.
+            near = difflib.get_close_matches(each.code, rule_names(), 1, 0.6)
+            hint = f"Did you mean {near[0]}?" if near else "`pdctl explain` lists them."
+            file.problem(("suppress", str(number), "code"), f"there is no rule {each.code}. {hint}")
 
 
 def _units(spec: FleetFile) -> Iterator[tuple[Keys, EngineTable | RouterTable]]:
@@ -99,8 +111,9 @@ def _profiles(file: TomlFile, spec: FleetFile) -> None:
             file.problem(keys, f"there is no profile {name} in {folder}. {nearest(name, present)}".strip())
 
 
-# The engine's own defaults, which stand where a key is left out.
-_PAGE_SIZE, _DTYPE = 16, "float32"
+# The engine's own defaults, which stand where a key is left out, and the fewest pages that it takes.
+_PAGE_SIZE, _DTYPE, _MAX_RUNNING, _TOKEN_BUDGET = 16, "float32", 16, 512
+_LEAST_PAGES = 4
 
 
 def _agree(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
@@ -121,7 +134,22 @@ def _agree(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
                 break
 
 
-def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
+def _started(file: TomlFile, keys: Keys, engine: EngineTable, drill: bool) -> None:
+    """What the bundled engine would refuse when it starts."""
+    if engine.kind != "bundled":
+        return
+    if engine.legacy_bootstrap and not drill:
+        file.problem((*keys, "legacy_bootstrap"), "is a drill: it needs drill = true under [fleet].")
+    if engine.pages is not None and engine.pages < _LEAST_PAGES:
+        file.problem((*keys, "pages"), f"must be at least {_LEAST_PAGES}.")
+    running, budget = engine.max_running or _MAX_RUNNING, engine.token_budget or _TOKEN_BUDGET
+    if budget < running:
+        given = "max_running" if engine.max_running is not None else "token_budget"
+        text = f"a step computes token_budget = {budget} tokens, which is below max_running = {running}: "
+        file.problem((*keys, given), f"{text}it could not serve every sequence.")
+
+
+def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable], drill: bool) -> None:
     roles = [e.role for e in engines.values()]
     # Engines that pdctl did not design may have their other side in a place that this file does not name.
     foreign = all(e.kind != "bundled" for e in engines.values())
@@ -136,6 +164,7 @@ def _cell(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
     _agree(file, keys, engines)
     for name, engine in engines.items():
         at = (*keys, "engines", name)
+        _started(file, at, engine, drill)
         if engine.kind == "bundled" and engine.role == "prefill" and engine.bootstrap_port is None:
             file.problem((*at, "bootstrap_port"), "is missing; a prefill listens there for its decodes.")
         if engine.role != "prefill" and engine.bootstrap_port is not None:

@@ -191,6 +191,20 @@ class FleetPaths:
         return self.state / "evidence"
 
     @property
+    def supervisor(self) -> Path:
+        """What the supervisor saw and did: history, incidents, actions."""
+        return self.state / "supervisor.db"
+
+    @property
+    def page_token(self) -> Path:
+        """For those who read the supervisor's pages from another machine."""
+        return self.state / "page-token"
+
+    @property
+    def policy(self) -> Path:
+        return self.dir / "policy.toml"
+
+    @property
     def profiles(self) -> Path:
         return self.dir / "profiles"
 

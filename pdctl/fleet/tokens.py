@@ -23,15 +23,16 @@ def make_token(path: Path) -> None:
 
 def read_token(fleet: Fleet) -> str:
     """For `Authorization: Bearer …` on the admin verbs of engines and router."""
-    return _read(fleet.paths.token)
+    return token_of(fleet.paths.token)
 
 
 def read_drill_token(fleet: Fleet) -> str:
     """For `X-Drill-Token`; engines know it only when the fleet says drill = true."""
-    return _read(fleet.paths.drill_token)
+    return token_of(fleet.paths.drill_token)
 
 
-def _read(path: Path) -> str:
+def token_of(path: Path) -> str:
+    """The token in this file; ConfigError when it cannot be used."""
     try:
         token = path.read_text(encoding="ascii").strip()
     except OSError as error:

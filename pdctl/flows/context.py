@@ -66,9 +66,11 @@ class Context:
         """For one engine or router after the other; `timeout` seconds bound every single wait."""
         return web.client(self._way, timeout)
 
-    def async_client(self, timeout: float = 5.0, connections: int = 256) -> httpx.AsyncClient:
-        """For many at once."""
-        return web.async_client(self._way, timeout, connections)
+    def async_client(
+        self, timeout: float = 5.0, connections: int = 256, keep: int | None = None
+    ) -> httpx.AsyncClient:
+        """For many at once; `keep` as in remote.web."""
+        return web.async_client(self._way, timeout, connections, keep)
 
     def _way(self, address: str) -> Transport | None:
         """Engines of this machine are reached straight, others through their host's connection."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from pathlib import Path
 
 from pdctl.bundle.documents import Documents, load, save
-from pdctl.bundle.pseudonyms import pseudonymous
+from pdctl.bundle.pseudonyms import Private, pseudonymous
 from pdctl.bundle.read import facts_of
 from pdctl.diagnose.report import Report, make
 from pdctl.errors import ConfigError
+from pdctl.fleet.model import Fleet
 from pdctl.flows.collect.run import GAP, USUAL, Wanted, collect
 from pdctl.flows.context import Context
 
@@ -45,12 +47,37 @@ def bundle_file(name: str) -> Path:
     return path
 
 
+def _login() -> str:
+    """Who runs pdctl; "" for a number without a name, as in containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def _private(fleet: Fleet) -> Private:
+    """What the fleet file and this machine's login call things."""
+    specs = [host.spec for host in fleet.hosts.values()]
+    wheels = [str(Path(s.wheels).expanduser()) for s in specs if s.wheels]
+    units = [unit.spec.cwd for unit in fleet.units() if unit.spec.cwd]
+    return Private(
+        users=(_login(), *(s.user for s in specs if s.user)),
+        dialled=tuple(s.ssh for s in specs if s.ssh),
+        models=(fleet.model.path, fleet.model.name),
+        folders=(
+            str(fleet.path.parent),
+            str(Path.home()),
+            *(host.root for host in fleet.hosts.values()),
+            *wheels,
+            *units,
+        ),
+    )
+
+
 def keep(ctx: Context, documents: Documents, path: Path, pseudonyms: bool, at: float) -> int:
     """Write the bundle; its size in bytes. ConfigError when it cannot be written."""
     if pseudonyms:
-        fleet = ctx.fleet
-        users = [host.spec.user for host in fleet.hosts.values() if host.spec.user]
-        documents = pseudonymous(documents, users, [fleet.model.path])
+        documents = pseudonymous(documents, _private(ctx.fleet))
     try:
         return save(documents.texts, path, at)
     except OSError as error:

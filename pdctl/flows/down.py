@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pdctl.errors import PdctlError
@@ -12,7 +12,7 @@ from pdctl.facts.ports import PortState, parse
 from pdctl.facts.ports import request as port_request
 from pdctl.flows.asking import ask_host
 from pdctl.flows.changing import doing
-from pdctl.flows.context import Context
+from pdctl.flows.context import Context, silent
 from pdctl.remote.fanout import fan_out
 from pdctl.units.spec import UnitStatus
 
@@ -26,14 +26,18 @@ class Down:
     taken: dict[str, list[PortState]]
 
 
-def down(ctx: Context) -> Down:
+def down(ctx: Context, confirm: Callable[[str], None] = silent) -> Down:
     """Stop all units installed on the fleet's hosts, also those that the fleet file no longer names.
 
-    PdctlError (exit 4) when something could not be stopped or a port of the fleet is still taken.
+    `confirm` is asked before anything that runs is stopped, and raises to keep it from that. PdctlError
+    (exit 4) when something could not be stopped or a port of the fleet is still taken.
     """
     hosts = list(ctx.fleet.hosts)
     before = {h: ctx.units(h).status() for h in hosts}
     running = [(h, n) for h in hosts for n, s in before[h].items() if s.state not in ("inactive", "failed")]
+    if running:
+        names = ", ".join(name for _, name in running)
+        confirm(f"This will stop {names}; requests under way fail. Go on?")
     router = ctx.fleet.router
     failures: list[str] = []
     front = [(h, n) for h, n in running if (h, n) == (router.host, router.name)]
@@ -45,6 +49,10 @@ def down(ctx: Context) -> Down:
                 failures += [f"{name} on {host}: {result.message}", *result.details]
             elif result.running:
                 failures.append(f"{name} on {host} still runs as pid {result.pid}")
+    # They do not run; from now on nobody wants them to.
+    given_up = [(h, n) for h in hosts for n, s in before[h].items() if s.state == "failed"]
+    for (host, name), result in fan_out(given_up, lambda key: _stop(ctx, *key)).items():
+        failures += [f"{name} on {host}: {result.message}"] if isinstance(result, PdctlError) else []
     taken = {h: found for h in hosts if (found := taken_ports(ctx, h, _ports(ctx, h)))}
     failures += [f"port {p.port} on {h} is still {p.words}" for h, ports in taken.items() for p in ports]
     if failures:

@@ -15,12 +15,13 @@ from pdctl.fleet.problems import NAME_RULE
 from pdctl.fleet.schema import DTYPES, NAME
 from pdctl.fleet.shipped import package_dir, shipped_text
 from pdctl.fleet.tokens import make_token
-from pdctl.flows.model import known_models, model_path
+from pdctl.flows.model import known_models, model_at, model_path
 
 # Below the ports that Linux hands out for outgoing connections (32768 and up).
 LOW, HIGH = 20000, 30000
 # Where the ports of engines on other hosts begin; `pdctl check` sees whether they are free there.
 REMOTE = 21000
+_MODELS = "Give a Hugging Face folder, a GGUF file, or a name that `pdctl model list` shows."
 GITIGNORE = ".pdctl/\n"
 
 
@@ -108,10 +109,18 @@ def _check(wanted: Wanted) -> None:
     known = known_models()
     if wanted.hosts:
         _check_hosts(wanted)
-    # A path may be filled later; a bare word is a name that was mistyped.
-    elif wanted.model not in known and "/" not in wanted.model and not Path(wanted.model).exists():
-        what = f"--model {wanted.model}: no known model, and no file or folder here."
-        raise ConfigError("no_model", what, nearest(wanted.model, known))
+    elif wanted.model not in known:
+        _check_model(wanted.model, nearest(wanted.model, known) if "/" not in wanted.model else "")
+
+
+def _check_model(model: str, near: str) -> None:
+    """A path on this machine must have what an engine can load."""
+    found = model_at(Path(model).expanduser().absolute())
+    if not found.there:
+        what = f"--model {model}: no known model, and no file or folder here."
+        raise ConfigError("no_model", what, near or _MODELS)
+    if found.wrong:
+        raise ConfigError("bad_model", f"--model {model} cannot be loaded: {found.wrong}.", _MODELS)
 
 
 def _check_hosts(wanted: Wanted) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 from pdctl.errors import ConfigError, DeadlineError, PdctlError
 from pdctl.exits import Exit
+from pdctl.facts.model import Model, parse
+from pdctl.facts.probes.model import probe_model
 from pdctl.fleet.names import nearest
 from pdctl.fleet.shipped import shipped_text
 from pdctl.transport.base import checked
@@ -67,6 +69,11 @@ def cache_dir() -> Path:
 
 def model_path(name: str) -> Path:
     return cache_dir() / name
+
+
+def model_at(path: Path) -> Model:
+    """What lies at `path` on this machine, looked at as engines' hosts are."""
+    return parse(probe_model(str(path)))
 
 
 def list_models(deep: bool = False) -> list[Cached]:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from pdctl.errors import DeadlineError, PdctlError
 from pdctl.exits import Exit
+from pdctl.facts.collect import unit_of
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows.context import Context
 from pdctl.flows.foreign import is_foreign, unhealthy
 from pdctl.flows.http import call
-from pdctl.units.logfile import MARK, STARTED
+from pdctl.flows.last_words import last_life, last_words
 from pdctl.units.spec import UnitStatus
 
 POLL = 0.2
@@ -32,6 +33,20 @@ def not_ready(ctx: Context, unit: Engine | Router, deadline: float = 2.0) -> str
         return ""
     reasons = document.get("reasons") or document.get("not_ready") or [f"HTTP {status}"]
     return ", ".join(str(r) for r in reasons)
+
+
+def observed(ctx: Context, units: Sequence[Engine | Router]) -> list[str]:
+    """What each unit looks like now, in one sentence each; never raises."""
+    lines = []
+    for unit in units:
+        try:
+            found = unit_of(ctx.units_of(unit).status([unit.name])[unit.name])
+            said = found.state + (f", pid {found.pid}" if found.pid else "")
+        except PdctlError as error:
+            said = error.message
+        why = not_ready(ctx, unit)
+        lines.append(f"{unit.name}: {said}, " + (f"not ready ({why})" if why else "ready"))
+    return lines
 
 
 def wait_ready(ctx: Context, units: Sequence[Engine | Router], deadline: float) -> None:
@@ -69,30 +84,35 @@ def _check_alive(ctx: Context, units: Sequence[Engine | Router]) -> None:
 
 
 def start_failed(ctx: Context, unit: Engine | Router, status: UnitStatus) -> PdctlError:
-    """How the unit ended, with the end of what it said."""
+    """How the unit ended, in its own last sentence where it left one, with the end of what it said."""
     ended = status.ended()
     how = f"{unit.name} is {status.state}" + (f" ({status.reason})" if status.reason else "")
     if status.state == "restarting" and status.restarts == 0:
         how = f"{unit.name} ended with {ended} before it was ready"
+    said = ctx.units_of(unit).logs(unit.name, TAIL)
+    words = last_words(said) if ended else ""
     return PdctlError(
         "start_failed",
-        f"{how} on {unit.host}.",
-        _hint(status),
+        f"{how} on {unit.host}." + (f" It said: {words}." if words else ""),
+        start_hint(status.exit_code) or f"See `pdctl logs {status.name}`.",
         exit=Exit.FINDINGS,
-        details=log_tail(ctx, unit),
+        details=_prefixed(unit, said),
     )
 
 
-def _hint(status: UnitStatus) -> str:
-    if status.exit_code == 73:
+def start_hint(exit_code: int | None) -> str:
+    """What to do about an engine that ended with a code that names its cause; "" for any other."""
+    if exit_code == 73:
         return "A port is taken by another process; choose another in the fleet file or stop that process."
-    if status.exit_code == 74:
-        return "Check model.path in the fleet file; `pdctl model list` shows what is cached."
-    return f"See `pdctl logs {status.name}`."
+    if exit_code in (2, 74):
+        return "Correct it in the fleet file or its profile; `pdctl check` says where."
+    return ""
 
 
 def log_tail(ctx: Context, unit: Engine | Router, lines: int = TAIL) -> list[str]:
     """The end of what the unit's last life said."""
-    said = ctx.units_of(unit).logs(unit.name, lines)
-    starts = [n for n, line in enumerate(said) if MARK in line and STARTED in line]
-    return [f"{unit.name}| {line}" for line in said[starts[-1] if starts else 0 :]]
+    return _prefixed(unit, ctx.units_of(unit).logs(unit.name, lines))
+
+
+def _prefixed(unit: Engine | Router, said: Sequence[str]) -> list[str]:
+    return [f"{unit.name}| {line}" for line in last_life(said)]

@@ -7,21 +7,15 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import httpx
-
-from pdctl.adapters.endpoints import ask
-from pdctl.adapters.kinds import endpoints, sample
-from pdctl.adapters.launch.read import from_command
 from pdctl.adapters.picture import Engine as EnginePicture
 from pdctl.adapters.picture import Reach, Sample
 from pdctl.adapters.picture import Router as RouterPicture
 from pdctl.errors import PdctlError
 from pdctl.facts.missing import Missing, known
 from pdctl.fleet.model import Engine, Router
-from pdctl.flows.collect.run import headers
-from pdctl.flows.collect.servers import server
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.desired import RELEASE
+from pdctl.flows.party import Party
 from pdctl.remote.fanout import fan_out
 from pdctl.units.spec import UnitSpec, UnitStatus
 
@@ -165,23 +159,10 @@ async def _ask(
     ctx: Context, engines: list[Engine], deadline: float
 ) -> tuple[list[Sample[EnginePicture]], Sample[RouterPicture]]:
     units: list[Engine | Router] = [*engines, ctx.fleet.router]
-    async with ctx.async_client() as client:
-        asking = [_ask_one(ctx, client, unit, deadline) for unit in units]
+    async with ctx.async_client(keep=0) as client:
+        asking = [Party(ctx, unit).sample(client, deadline) for unit in units]
         *samples, front = await asyncio.gather(*asking)
     return samples, front
-
-
-async def _ask_one(
-    ctx: Context, client: httpx.AsyncClient, unit: Engine | Router, deadline: float
-) -> Sample[Any]:
-    """One sample, without what computes a token."""
-    if unit.kind == "none":
-        return Sample(Reach.OK, Missing("the fleet file names no router"))
-    at = server(unit)
-    wanted = [e for e in endpoints(at) if not e.generates]
-    answers = await ask(client, wanted, deadline, headers(ctx, unit))
-    settings = from_command(unit.spec.command or ())
-    return sample(at, answers, time.time(), settings, unit.env)
 
 
 def _unit(units: dict[str, dict[str, UnitStatus] | PdctlError], unit: Engine | Router) -> UnitStatus:

@@ -57,7 +57,6 @@ class Look:
     newest: dict[str, Any] | None
     manifest: dict[str, Any]
     changed: dict[str, dict[str, float]]
-    model: bool
     root: str
     facts: Facts
 
@@ -71,10 +70,9 @@ class HostReleases:
     def root(self) -> str:
         return self._host.root
 
-    def look(self, model: str | None = None) -> Look:
-        """`model` is a path whose presence is asked for."""
+    def look(self) -> Look:
         always, sometimes = needed_dists()
-        ask = {"dists": [*always, *sometimes], "model": model}
+        ask = {"dists": [*always, *sometimes]}
         found = self._tool(hosttool, "look", ask, QUICK, f"looking at releases with {self._host.tool_python}")
         return Look(
             _installed(found),
@@ -84,7 +82,6 @@ class HostReleases:
             found["newest"],
             found["manifest"] or {},
             found["changed"],
-            found["model"],
             found["root"],
             Facts(**found["python"]),
         )

@@ -3,7 +3,7 @@
 Python >= 3.9 and nothing else. pdctl appends the call, so that a question may be large and is never part of
 a command line. Each verb takes one object and answers with one:
 
-look      {root, dists, model}                              everything a deploy decides by, see `look`
+look      {root, dists}                                     everything a deploy decides by, see `look`
 install   {root, manifest, python, base, files, seconds}    make a release of a tree, see `install`
 activate  {root, release}                                   point `current` at a release atomically
 prune     {root, oldest}                                    remove what nothing uses any more, see `prune`
@@ -111,7 +111,6 @@ def look(ask: Entry) -> Entry:
         "units": units,
         "newest": kept[-1] if kept else None,
         "manifest": read_json(manifest),
-        "model": ask["model"] is None or os.path.exists(ask["model"]),
         "root": root_state(root),
         "python": python_facts(ask["dists"]),
     }

@@ -164,11 +164,11 @@ def _hint(holder: Holder) -> str:
     return "Wait until that run has ended, `--lock-wait SECONDS` does; `pdctl lock status` shows it."
 
 
-def lock_on(host: Host, way: Callable[[], Transport]) -> FleetLock:
+def lock_on(host: Host, way: Callable[[], Transport], file: str = "lock") -> FleetLock:
     """The lock below `host`'s root; `way` gives the transport there when it is first needed."""
 
     def ask(verb: str, question: dict[str, Any]) -> dict[str, Any]:
-        full = {"root": host.root, **question}
+        full = {"root": host.root, "file": file, **question}
         return call_tool(way(), host.tool_python, lock_tool, verb, full, _DOING[verb])
 
     return FleetLock(host.name, ask)

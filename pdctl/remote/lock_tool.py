@@ -7,10 +7,11 @@ take     {root, holder, dead}    {holder, torn, taken, over}   `over` is the dea
 beat     {root, id}              {holder, torn, mine}          `problem` when it could not be written
 release  {root, id}              {holder, torn, released}
 
-ROOT/lock says who holds the fleet. A guard file makes each verb one act. All times are this host's, so the
-clocks of operators do not matter. An answer's holder has `age`, seconds since its last heartbeat, and
-`held`, since it took the lock; a torn file is nobody's lock. Who is dead is for the operators' side to say,
-because only a holder's own machine can see whether its process lives.
+ROOT/lock says who holds the fleet; `file` in a question names another lock beside it. A guard file makes
+each verb one act. All times are this host's, so the clocks of operators do not matter. An answer's holder has
+`age`, seconds since its last heartbeat, and `held`, since it took the lock; a torn file is nobody's lock. Who
+is dead is for the operators' side to say, because only a holder's own machine can see whether its process
+lives.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _private(path: str, flags: int) -> int:
 
 def act(verb: str, ask: Entry) -> Entry:
     root = ask["root"]
-    path = os.path.join(root, "lock")
+    path = os.path.join(root, ask.get("file", "lock"))
     if verb == "take":
         os.makedirs(root, exist_ok=True)
     elif not os.path.isdir(root):

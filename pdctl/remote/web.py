@@ -32,10 +32,15 @@ def client(route: Route, timeout: float) -> httpx.Client:
     return httpx.Client(transport=transport, trust_env=False, timeout=timeout)
 
 
-def async_client(route: Route, timeout: float = 5.0, connections: int = 256) -> httpx.AsyncClient:
+def async_client(
+    route: Route, timeout: float = 5.0, connections: int = 256, keep: int | None = None
+) -> httpx.AsyncClient:
+    """`keep` idle connections at most, None as many as there may be. Every request polls each of them, so a
+    client that asks hundreds of servers keeps none.
+    """
     transport = httpx.AsyncHTTPTransport(verify=False)
     transport._pool = httpcore.AsyncConnectionPool(
-        max_connections=connections, network_backend=_AsyncBackend(route)
+        max_connections=connections, max_keepalive_connections=keep, network_backend=_AsyncBackend(route)
     )
     return httpx.AsyncClient(transport=transport, trust_env=False, timeout=timeout)
 

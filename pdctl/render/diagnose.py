@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from pdctl.diagnose.ledger import Entry
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.rule import Finding, Severity
+from pdctl.diagnose.unjudged import unjudged
 from pdctl.diagnose.verdict import Placed
 from pdctl.diagnose.words import count, some, span
 
@@ -81,14 +81,13 @@ def lines(report: Report) -> Iterator[Line]:
     for placed in verdict.findings:
         yield from _finding(placed)
     for muted in report.muted:
-        day = datetime.fromtimestamp(muted.by.until, UTC).strftime("%Y-%m-%d")
         said = f"{muted.finding.code}, {muted.finding.subject}: {muted.finding.summary}"
-        yield "dim", f"  - suppressed until {day} ({muted.by.reason}): {said}"
-    skipped = {s.code for s in report.ran.skipped}
-    if skipped:
-        reasons = sorted({f"{s.subject or 'fleet'}: {s.reason}" for s in report.ran.skipped})
+        yield "dim", f"  - suppressed until the end of {muted.by.last_day} ({muted.by.reason}): {said}"
+    if missed := unjudged(report):
         yield "", ""
-        yield "dim", f"Not judged everywhere: {count(len(skipped), 'rule')} ({'; '.join(some(reasons, 6))})"
+        yield "dim", f"Not judged everywhere: {'; '.join(some(missed, 6))}"
+    if unread := report.facts.unread:
+        yield "yellow", f"Not read: {'; '.join(some([f'{name} ({why})' for name, why in unread], 8))}"
     yield (
         "dim",
         f"{count(len(report.ran.run), 'rule')} in {report.seconds:.1f} s; pdctl explain CODE says more.",

@@ -7,6 +7,9 @@ from typing import Any
 from pdctl.render.status import age
 from pdctl.render.table import show_table
 
+# Seconds that the router and an engine may differ about a request.
+SETTLE = 3.0
+
 
 def show_requests(ledger: dict[str, Any], recent: bool) -> None:
     live = sorted(ledger["requests"], key=lambda r: -r["age_s"])
@@ -31,15 +34,25 @@ def _live(r: dict[str, Any]) -> tuple[object, ...]:
         age(r["age_s"]),
         age(r["stage_age_s"]),
         r["tokens_out"] if r["stream"] else "-",
-        _leg(legs["prefill"], "working"),
-        _leg(legs["decode"], "streaming" if r["stage"] == "streaming" else "working"),
+        _leg(r, legs["prefill"]),
+        _leg(r, legs["decode"]),
         r["room"],
     )
 
 
-def _leg(leg: dict[str, Any] | None, pending: str) -> str | None:
-    """`pending` is what a leg that has not ended is called: the router sees no more of it than that."""
+def _leg(request: dict[str, Any], leg: dict[str, Any] | None) -> str | None:
+    """What its engine says of it while it has not ended: the router itself sees no more than that."""
     if leg is None:
         return None
-    status = pending if leg["status"] == "pending" else leg["status"]
-    return f"{leg['engine']} {status} {age(leg['age_s'])}"
+    if leg["status"] != "pending":
+        return f"{leg['engine']} {leg['status']} {age(leg['age_s'])}"
+    seen = leg["seen"]
+    if seen is None:
+        return f"{leg['engine']} does not answer"
+    if not seen["known"]:
+        # What was just sent, or has just ended, is on its way.
+        lost = "does not know it" if request["stage_age_s"] >= SETTLE else "sent"
+        return f"{leg['engine']} {lost} {age(leg['age_s'])}"
+    waits = f", waiting on {seen['waiting_on']}" if seen["waiting_on"] else ""
+    still = ", no progress" if seen["moves"] is False else ""
+    return f"{leg['engine']} {seen['stage']} {age(seen['stage_age_s'])}{waits}{still}"

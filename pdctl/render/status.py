@@ -130,4 +130,6 @@ def _troubles(status: FleetStatus) -> list[str]:
     if status.strangers:
         names = ", ".join(status.strangers)
         lines.append(f"{status.router.name} was never told of {names} and sends nothing there.")
+    if all(unit.state == "missing" for unit in (status.router_unit, *(e.unit for e in status.engines))):
+        return [*lines, "Nothing of this fleet was deployed yet: `pdctl deploy` does it."]
     return [*lines, "`pdctl diagnose` says why."] if lines else []

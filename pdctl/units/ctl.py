@@ -102,6 +102,9 @@ def stop(folder: Path, name: str) -> UnitStatus:
     elif record.state not in ("inactive", "failed"):
         record.state, record.reason, record.since = "inactive", "stopped", time.time()
         record.write(run)
+    elif record.state == "failed" and record.wanted:
+        record.wanted = False  # why it failed stays known
+        record.write(run)
     return status(folder, name)
 
 

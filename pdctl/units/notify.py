@@ -1,4 +1,4 @@
-"""The receiving end of sd_notify: a datagram socket in a folder that only this user can enter."""
+"""sd_notify, both ends: a datagram socket in a folder that only this user can enter, and a word to one."""
 
 from __future__ import annotations
 
@@ -44,3 +44,20 @@ def remove_socket(folder: str) -> None:
     """Also for a keeper that was killed; anything but such a folder is left alone."""
     if Path(folder).name.startswith(PREFIX):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def tell(message: str) -> None:
+    """Send e.g. "READY=1" to whoever supervises this process; nothing where nobody does.
+
+    A lost message never hurts the sender: errors are dropped.
+    """
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(0.2)
+            sock.connect("\0" + path[1:] if path.startswith("@") else path)
+            sock.send(message.encode())
+    except OSError:
+        return

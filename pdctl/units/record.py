@@ -14,7 +14,8 @@ from pdctl.units.spec import UnitStatus
 
 @dataclass
 class Record:
-    """`child_*` are of the process now or last started; start times are ticks since boot."""
+    """`child_*` are of the process that runs, None once its end is written down; start times are ticks since
+    boot. `wanted` is False for a unit that had failed when it was stopped."""
 
     unit: str
     mark: str
@@ -34,6 +35,7 @@ class Record:
     inputs: str = ""
     notify_dir: str = ""
     failures: list[float] = field(default_factory=list)
+    wanted: bool = True
 
     @property
     def kept(self) -> bool:
@@ -82,6 +84,8 @@ def judge(name: str, record: Record | None) -> UnitStatus:
         else:
             state, reason = "failed", "its keeper and its process are gone"
         since = None  # nobody was there to see when
+    # Its end is not written down: what is recorded is of the life before it.
+    unseen = record.child_pid is not None and pid is None
     return UnitStatus(
         name=name,
         state=state,
@@ -90,12 +94,12 @@ def judge(name: str, record: Record | None) -> UnitStatus:
         pid=pid,
         keeper_pid=record.keeper_pid if record.kept else None,
         restarts=record.restarts,
-        exit_code=record.exit_code,
-        exit_signal=record.exit_signal,
-        ended_by=record.ended_by,
+        exit_code=None if unseen else record.exit_code,
+        exit_signal=None if unseen else record.exit_signal,
+        ended_by="" if unseen else record.ended_by,
         since=since,
         started_at=record.started_at if pid else None,
         started_by="" if pid is None else "supervisor" if record.restarts else "pdctl",
-        wanted=state not in ("inactive", "deactivating"),
+        wanted=record.wanted and state not in ("inactive", "deactivating"),
         inputs=record.inputs,
     )

@@ -30,7 +30,7 @@ class Agents:
     count: int = 4
     rounds: int = 0
     tokens: int = 12
-    timeout: float = 120.0
+    timeout: float = 600.0
     done: list[Round] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)

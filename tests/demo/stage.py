@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# Seconds for what takes some of them on a machine that does nothing else. No step depends on its speed.
+PATIENCE = 600.0
+
 
 class Lie(AssertionError):
     """A step did not do what it says."""
@@ -41,7 +44,7 @@ class Stage:
             env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"},
             text=True,
             capture_output=True,
-            timeout=900,
+            timeout=2 * PATIENCE,
         )
         shown = done.stdout + done.stderr
         if not quiet or done.returncode != expect:
@@ -55,10 +58,10 @@ class Stage:
             raise Lie(what)
         self.say(f"✓ {what}")
 
-    def wait(self, what: str, check: Callable[[], object], timeout: float) -> None:
-        deadline = time.monotonic() + timeout
+    def wait(self, what: str, check: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE
         while not check():
             if time.monotonic() > deadline:
-                raise Lie(f"waited {timeout:g} s for: {what}")
+                raise Lie(f"waited {PATIENCE:g} s for: {what}")
             time.sleep(0.1)
         self.say(f"✓ {what}")

@@ -47,7 +47,7 @@ KINDS = {
     "load record": ":files",
 }
 # Arguments that no local file names: ids of requests, models, fault points.
-FREE = {"abort id", "model pull name", "drill arm fault", "drill run faults"}
+FREE = {"abort id", "incidents id", "model pull name", "drill arm fault", "drill run faults"}
 
 
 def table() -> dict[str, Any]:

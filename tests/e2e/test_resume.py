@@ -97,11 +97,15 @@ def test_a_killed_decodes_streams_go_on_on_the_other_one(trio: Stack, whole: dic
 
 
 def test_the_only_decode_is_killed_and_comes_back(trio: Stack, whole: dict[str, list[Any]]) -> None:
-    with ThreadPoolExecutor(3) as pool:
+    """What comes while it is away waits for it."""
+    with ThreadPoolExecutor(6) as pool:
         streams = begin(trio, pool)
         going(trio, "decode-1", 10, streams=3)
         kill(trio, "decode-1")
+        plain = [pool.submit(trio.complete, "router", f"Number {n} is", 4, 200.0) for n in range(3)]
+        wait_for("them to wait", lambda: trio["router"].state()["engines"][-1]["ready"] is False)
         trio["decode-1"].start()
+        assert [answer.result().status_code for answer in plain] == [200] * 3
         for path, stream in streams.items():
             assert stream.result() == whole[path]
     assert (counters(trio)["resumed"], counters(trio)["requests_failed"]) == (6, {})

@@ -102,7 +102,7 @@ def scene(hosts: list[LabHost], home: Path, tmp_path: Path, capsys) -> Iterator[
     host.sh("systemctl daemon-reload; systemctl start sgl-decode")
     host.sh("systemd-run --quiet --unit=by-hand bash /srv/prefill.sh")
     yield made
-    made.call("down")
+    made.call("down", "--yes")
     host.sh("systemctl stop sgl-decode by-hand; rm -rf /srv/* /etc/systemd/system/sgl-decode.service*; true")
 
 

@@ -50,7 +50,7 @@ class Fleet:
         return {f["code"]: f for f in reversed(self.diagnose()["findings"])}
 
     def heal(self) -> None:
-        done = self.pdctl("restart", "--co", "a")
+        done = self.pdctl("restart", "--co", "a", "--yes")
         assert done.returncode == 0, done.stdout + done.stderr
 
     def ready(self) -> bool:
@@ -80,7 +80,7 @@ def fleet(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]
             done = made.pdctl("deploy", "--yes")
             assert done.returncode == 0, done.stdout + done.stderr
             yield made
-            made.pdctl("down")
+            made.pdctl("down", "--yes")
         finally:
             os.environ["HOME"] = was
 
@@ -196,12 +196,12 @@ time.sleep(600)
 def test_a_co_restart_proves_what_is_gone_on_every_host_and_holds_at_what_is_not(
     serving: Fleet, hosts: list[LabHost]
 ) -> None:
-    done = serving.pdctl("restart", "--co", "a", "--json")
+    done = serving.pdctl("restart", "--co", "a", "--yes", "--json")
     proof = json.loads(done.stdout)["cells"][0]["proof"]
     assert len(proof) == 2 and all("2 processes gone, ports 2100" in line for line in proof)
     hosts[1].sh(f"systemd-run --unit=stranger --uid=dev python3 -c {shlex.quote(SNATCH)}")
     try:
-        cell = json.loads(serving.pdctl("restart", "--co", "a", "--json").stdout)["cells"][0]
+        cell = json.loads(serving.pdctl("restart", "--co", "a", "--yes", "--json").stdout)["cells"][0]
     finally:
         hosts[1].sh("systemctl stop stranger")
     assert cell["failed_at"] == "prove" and "decode-0: port 21003, held by pid" in cell["reason"]

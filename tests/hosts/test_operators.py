@@ -130,7 +130,7 @@ def begin(hosts: list[LabHost]) -> Iterator[Begin]:
     def down(who: OperatorBox) -> subprocess.Popen[str]:
         for host in hosts[:2]:
             host.sh("touch /srv/slow")
-        run = who.start("down")
+        run = who.start("down", "--yes")
         started.append(run)
         until(lambda: list_runs(who.folder / ".pdctl" / "journal.db"), 30, "the run has begun")
         assert entry(hosts[0]) is not None
@@ -170,7 +170,7 @@ def test_one_changes_the_fleet_and_the_other_is_told_who(
     code, document = bob.json("lock", "status")
     assert (code, document["state"], document["control"]) == (Exit.LOCKED, "live", "h1")
     assert document["holder"]["heartbeat_age_s"] < 60
-    waiting = bob.start("down", "--json")
+    waiting = bob.start("down", "--yes", "--json")
     assert waiting.wait(60) == Exit.LOCKED
     waiting.communicate()
     let_go(hosts)
@@ -201,12 +201,12 @@ def test_a_holder_on_another_machine_is_dead_when_its_heartbeat_is_old(
     run = begin(carol)
     run.kill()
     run.wait(30)
-    code, said = ann.run("down")
+    code, said = ann.run("down", "--yes")
     assert code == Exit.LOCKED and "@far (pid" in said
     aged(hosts[0], 61)
     assert ann.json("lock", "status")[1]["state"] == "stale"
     let_go(hosts)
-    code, said = ann.run("down")
+    code, said = ann.run("down", "--yes")
     assert code == Exit.OK and "took over the lock of a run that is dead: " in said and "@far" in said
     code, record = carol.json("history", "--host", "h1")
     (line,) = [r for r in record["lines"] if r["step"] == "lock"]
@@ -222,7 +222,7 @@ def test_a_killed_holder_on_this_machine_is_dead_at_once(
     run.kill()
     run.wait(30)
     let_go(hosts)
-    code, said = bob.run("down")
+    code, said = bob.run("down", "--yes")
     assert code == Exit.OK and "took over the lock of a run that is dead: " in said
     assert f"(pid {run.pid})" in said
     (died,) = ann.json("history")[1]["runs"]
@@ -250,7 +250,7 @@ def test_a_control_host_that_is_down_changes_nothing(
     lab: Lab, hosts: list[LabHost], ann: OperatorBox
 ) -> None:
     lab.crash("h1")
-    for verb in (["down"], ["lock", "status"]):
+    for verb in (["down", "--yes"], ["lock", "status"]):
         code, said = ann.run(*verb)
         assert code == Exit.UNREACHABLE, said
         assert "The fleet's lock is on h1, which cannot be reached, so nothing was changed." in said
@@ -326,7 +326,7 @@ def test_an_operator_without_sudo_is_told_so_and_nothing_was_changed(
 ) -> None:
     path = ann.folder / "fleet.toml"
     path.write_text(path.read_text().replace('user = "ops"', 'user = "dev"'))
-    code, said = ann.run("down")
+    code, said = ann.run("down", "--yes")
     assert code == Exit.USAGE and "so nothing was changed" in said and "sudo" in said
     path.write_text(path.read_text().replace('user = "dev"\n', 'user = "dev"\nroot = "/home/dev/opr"\n'))
     assert ann.run("lock", "take", "--reason", "no root needed")[0] == Exit.OK

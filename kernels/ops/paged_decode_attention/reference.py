@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from kernels.ops.pages import block_ids, block_table, check_pool
+from kernels.ops.splits import SplitWorkspace
 
 GROUP_BYTES = 1 << 20
 _LANES = 16  # float32 numbers of the widest CPU vector: a sum's tail is added in another order
@@ -29,15 +30,37 @@ class Group:
 
 @dataclass(frozen=True)
 class DecodePlan:
+    """A row of length 0 is in no group."""
+
     batch: int
     groups: tuple[Group, ...]
 
 
-def plan_decode(pool: torch.Tensor, pages: list[list[int]], lengths: list[int]) -> DecodePlan:
+def plan_decode(
+    pool: torch.Tensor,
+    pages: list[list[int]],
+    lengths: list[int],
+    workspace: SplitWorkspace | None = None,
+    target_ctas: int | None = None,
+) -> DecodePlan:
     """For sequences of `lengths` tokens (the current one included) in `pages`, each in logical order.
 
+    A length of 0 is a padding row: its result is zero. `workspace` and `target_ctas` are of the kernel.
     ValueError when a sequence's pages do not cover its length or lie outside the pool.
     """
+    used = check_lists(pool, pages, lengths)
+    page_bytes = 2 * pool.shape[1] * pool.shape[4] * pool.shape[5] * 4
+    rows = [row for row, own in enumerate(used) if own]
+    groups = tuple(
+        _group(pool, [rows[i] for i in some], [used[rows[i]] for i in some], [lengths[rows[i]] for i in some])
+        for some in _grouped([len(used[row]) for row in rows], GROUP_BYTES // page_bytes)
+        if some
+    )
+    return DecodePlan(len(lengths), groups)
+
+
+def check_lists(pool: torch.Tensor, pages: list[list[int]], lengths: list[int]) -> list[list[int]]:
+    """The pages that each sequence's length takes; ValueError as `plan_decode`."""
     check_pool(pool)
     if not lengths or len(pages) != len(lengths):
         raise ValueError(f"{len(pages)} page lists for {len(lengths)} sequences")
@@ -45,17 +68,28 @@ def plan_decode(pool: torch.Tensor, pages: list[list[int]], lengths: list[int]) 
     used = []
     for own, length in zip(pages, lengths, strict=True):
         need = -(-length // page_size)
-        if length < 1 or len(own) < need:
+        if length < 0 or len(own) < need:
             raise ValueError(f"{len(own)} pages of {page_size} do not cover {length} tokens")
         used.append(own[:need])
-    if min(map(min, used)) < 0 or max(map(max, used)) >= pool.shape[0]:
+    taken = [page for own in used for page in own]
+    if taken and not 0 <= min(taken) <= max(taken) < pool.shape[0]:
         raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
-    page_bytes = 2 * pool.shape[1] * page_size * pool.shape[5] * 4
-    groups = tuple(
-        _group(pool, rows, [used[r] for r in rows], [lengths[r] for r in rows])
-        for rows in _grouped([len(u) for u in used], GROUP_BYTES // page_bytes)
-    )
-    return DecodePlan(len(lengths), groups)
+    return used
+
+
+def check_query(
+    q: torch.Tensor, pool: torch.Tensor, layer: int, batch: int, sinks: torch.Tensor | None
+) -> None:
+    """ValueError for operands that do not fit."""
+    kv_heads, layers, head_dim = pool.shape[1], pool.shape[2], pool.shape[5]
+    if q.dim() != 3 or q.shape[0] != batch or q.shape[1] % kv_heads or q.shape[2] != head_dim:
+        raise ValueError(f"q {list(q.shape)} does not fit {batch} sequences and pool {list(pool.shape)}")
+    if q.dtype != pool.dtype:
+        raise ValueError(f"q is {q.dtype}, the pool {pool.dtype}")
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer {layer} is outside 0..{layers - 1}")
+    if sinks is not None and sinks.shape != q.shape[1:2]:
+        raise ValueError(f"sinks {list(sinks.shape)} are not one for each of {q.shape[1]} heads")
 
 
 def _grouped(counts: list[int], budget: int) -> list[list[int]]:
@@ -82,32 +116,41 @@ def _group(pool: torch.Tensor, rows: list[int], pages: list[list[int]], lengths:
 
 
 def paged_decode_attention(
-    q: torch.Tensor, pool: torch.Tensor, layer: int, plan: DecodePlan, scale: float
+    q: torch.Tensor,
+    pool: torch.Tensor,
+    layer: int,
+    plan: DecodePlan,
+    scale: float,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """[batch, heads, head_dim] for q of that shape; `heads` is a multiple of the pool's kv_heads.
 
     Query head h reads KV head h // (heads / kv_heads). The tokens' own keys and values are in the pool.
+    `sinks` [heads] are logits that take part in the softmax and have no value.
     """
+    check_query(q, pool, layer, plan.batch, sinks)
     kv_heads, head_dim = pool.shape[1], pool.shape[5]
-    if q.dim() != 3 or q.shape[0] != plan.batch or q.shape[1] % kv_heads or q.shape[2] != head_dim:
-        raise ValueError(f"q {list(q.shape)} does not fit {plan.batch} sequences and pool {list(pool.shape)}")
-    if q.dtype != pool.dtype:
-        raise ValueError(f"q is {q.dtype}, the pool {pool.dtype}")
     table = block_table(pool, layer)
     dtype = q.dtype
+    if sinks is not None:
+        sinks = sinks.float().view(kv_heads, -1, 1)
     q = (q.float() * scale).view(plan.batch, kv_heads, -1, head_dim)
-    if plan.batch == 1:
-        return _attend(q, table, plan.groups[0]).view(1, -1, head_dim).to(dtype)
-    out = torch.empty_like(q)
+    if plan.batch == 1 and plan.groups:
+        return _attend(q, table, plan.groups[0], sinks).view(1, -1, head_dim).to(dtype)
+    out = torch.zeros_like(q)
     for group in plan.groups:
-        out.index_copy_(0, group.rows, _attend(q.index_select(0, group.rows), table, group))
+        out.index_copy_(0, group.rows, _attend(q.index_select(0, group.rows), table, group, sinks))
     return out.view(plan.batch, -1, head_dim).to(dtype)
 
 
-def _attend(q: torch.Tensor, table: torch.Tensor, group: Group) -> torch.Tensor:
+def _attend(q: torch.Tensor, table: torch.Tensor, group: Group, sinks: torch.Tensor | None) -> torch.Tensor:
     """float32 [n, kv_heads, group, head_dim] for scaled float32 q of that shape."""
     n, kv_heads, heads, head_dim = q.shape
     kv = table.index_select(0, group.ids).float().view(2, n * kv_heads, -1, head_dim)
     scores = torch.bmm(q.view(n * kv_heads, heads, head_dim), kv[0].transpose(1, 2))
-    weights = torch.softmax(scores.view(n, kv_heads, heads, -1) + group.mask, -1)
-    return torch.bmm(weights.view(n * kv_heads, heads, -1), kv[1]).view(n, kv_heads, heads, head_dim)
+    scores = scores.view(n, kv_heads, heads, -1) + group.mask
+    if sinks is None:
+        weights = torch.softmax(scores, -1)
+    else:
+        weights = torch.softmax(torch.cat((scores, sinks.expand(n, -1, -1, 1)), -1), -1)[..., :-1]
+    return torch.bmm(weights.reshape(n * kv_heads, heads, -1), kv[1]).view(n, kv_heads, heads, head_dim)

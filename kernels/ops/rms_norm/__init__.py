@@ -1,5 +1,8 @@
 """Root-mean-square norm over the last dimension."""
 
-from kernels.ops.rms_norm.reference import rms_norm
+from kernels.dispatch import by_device
+from kernels.ops.rms_norm import reference
+
+rms_norm = by_device(reference.rms_norm)
 
 __all__ = ["rms_norm"]

@@ -1,6 +1,11 @@
-"""Rotary position embedding, rotate-half form."""
+"""Rotary position embedding and its inverse, of halves or of neighbours."""
 
+from kernels.dispatch import by_device
+from kernels.ops.rope import reference
 from kernels.ops.rope.frequencies import inverse_frequencies, llama3_frequencies
-from kernels.ops.rope.reference import rope, rope_table
+from kernels.ops.rope.reference import rope_table
 
-__all__ = ["inverse_frequencies", "llama3_frequencies", "rope", "rope_table"]
+rope = by_device(reference.rope)
+rope_inverse = by_device(reference.rope_inverse)
+
+__all__ = ["inverse_frequencies", "llama3_frequencies", "rope", "rope_inverse", "rope_table"]

@@ -7,12 +7,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pdctl.adapters.launch.names import normal
 
 _SGLANG = re.compile(r"server_args=ServerArgs\((?P<body>.*)\)")
 _SGLANG_PAIR = re.compile(r"(?P<key>\w+)=(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\{[^}]*\}|[^,()]+)(?:, |$)")
+_ASSIGNED = re.compile(r"(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>.*)", re.DOTALL)
 _VLLM = re.compile(r"non-default args: (?P<body>\{.*\})")
 
 
@@ -41,6 +43,16 @@ def from_command(argv: Sequence[str]) -> dict[str, str]:
                 value = argv[at]
                 at += 1
         found |= dict(flat(normal(flag), value))
+    return found
+
+
+def from_assignments(argv: Sequence[str]) -> dict[str, str]:
+    """Variables that a script gives to what it starts: exports, NAME=VALUE before a command, -e NAME=VALUE"""
+    found: dict[str, str] = {}
+    for before, word in pairwise(["", *argv]):
+        given = not before.startswith("-") or before in ("-e", "--env")
+        if given and (match := _ASSIGNED.match(word.removeprefix("--env="))):
+            found[match["name"]] = match["value"].rstrip(";")
     return found
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pdctl.adapters.signs.sign import Sign
 
+_DID_NOT = r"(?i:fail|error|cannot|unable|non-zero status|invalid|abort|no such|denied|refused)"
+
 SIGNS = (
     # What the bundled engine logs as an error, its own state and counters say too.
     Sign("log.error", "ERROR", r"\bERROR\b(?!_)(?! pdctl\.)"),
@@ -11,6 +13,11 @@ SIGNS = (
     Sign("log.error", "level=error"),
     Sign("log.error", "[TRT-LLM] [E]"),
     Sign("log.error", "Failed: "),
+    # Native libraries without a logger: file and line, and what did not work.
+    *(
+        Sign("log.native", key, rf"^\S*{key.replace('.', '[.]')}\d+:? .*{_DID_NOT}")
+        for key in (".cpp:", ".cc:", ".cu:", ".c:", ".h:")
+    ),
     Sign("log.error", ".cpp:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),
     Sign("log.error", ".cc:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),
 )

@@ -16,6 +16,17 @@ SIGNS = (
     Sign("verbs.register_failed", "ibv_reg_dmabuf_mr", rf"failed.*{_WHY}"),
     Sign("verbs.memlock", "max locked memory", r"(?:ulimit -l|current: (?P<current>\d+) kbytes)"),
     Sign("verbs.memlock", "RLIMIT_MEMLOCK"),
+    Sign(
+        "verbs.exhausted",
+        "uar",
+        r"(?i)(?:cannot|fail\w*|unable|no)\b.{0,40}\b\w*_?uar\b|\buar\b.{0,40}(?:fail|cannot|exhaust)|_uar\w* failed",
+    ),
+    Sign(
+        "verbs.exhausted",
+        "UAR",
+        r"(?i)(?:cannot|fail\w*|unable|no)\b.{0,40}\bUAR|\bUAR\b.{0,40}(?:fail|cannot|exhaust)",
+    ),
+    Sign("verbs.exhausted", "create_qp", r"(?i)fail.*Cannot allocate memory|errno\W+12\b"),
     Sign("verbs.size", "max_mr_size", r"max_mr_size\D+(?P<limit>\d+)"),
     Sign(
         "verbs.rtr_failed",

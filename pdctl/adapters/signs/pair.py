@@ -55,5 +55,20 @@ SIGNS = (
     Sign("pair.dp_rank", "dp_rank", r"dispatched to dp_rank \d+ but .*implies dp_rank \d+"),
     Sign("pair.dp_rank", "prefill_port_table", r"KeyError"),
     Sign("pair.null_remote", "remote_engine_id", r"remote_engine_id['\"]?\s*[:=]\s*(?:null|None)\b"),
+    Sign(
+        "kv.key_sent",
+        "tensor_id",
+        r"(?i)\b(?:put|send|sent|sending)\b.{0,20}tensor_id\W+(?P<key>[^\s,'\"]{8,})",
+    ),
+    Sign(
+        "kv.key_wanted",
+        "tensor_id",
+        r"(?i)\b(?:recv|get|wait(?:ing)?|receiv\w+)\b.{0,24}tensor_id\W+(?P<key>[^\s,'\"]{8,})",
+    ),
+    Sign(
+        "kv.key_wanted",
+        "ey not found",
+        r"(?i)(?:kv|tensor|block|object).{0,30}key not found\W+(?P<key>[^\s,'\"]{8,})",
+    ),
     Sign("pair.waits_remote", "is still in WAITING_FOR_REMOTE_KVS state"),
 )

@@ -18,6 +18,18 @@ SIGNS = (
     Sign("router.no_workers", "no endpoints available"),
     Sign("router.no_workers", "o healthy", r"(?i)no healthy (?:upstream|workers|endpoints|backends)"),
     Sign("router.breaker_open", "ircuit", r"(?i)circuit.*(?:->|to|=|state)\s*\"?open\b"),
+    Sign("router.breaker_closed", "ircuit", r"(?i)circuit.*(?:->|to|=|state)\s*\"?closed\b"),
+    Sign(
+        "router.worker_back",
+        "ealthy",
+        r"(?i)^(?!.*unhealthy)(?:.*(?:worker|server|endpoint|instance|backend|pod)s?\b.*"
+        r"\b(?:is|now|became|back|again|marked|->)\W+(?:\w+ )?healthy|.*unhealthy\W*->\W*healthy)",
+    ),
+    Sign(
+        "router.worker_back",
+        "ecovered",
+        r"(?i)(?:worker|server|endpoint|instance|backend|pod)s?\b.*recovered",
+    ),
     Sign(
         "router.unhealthy", "nhealthy", r"(?i)(?:worker|server|endpoint|instance|backend|pod)s?\b.*unhealthy"
     ),

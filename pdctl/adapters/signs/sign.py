@@ -48,8 +48,13 @@ class Table:
         for sign in signs:
             self._by_key.setdefault(sign.key, []).append(sign)
 
-    def scan(self, text: str, party: str, document: str, near: float | None = None) -> tuple[Event, ...]:
-        """Events of one log. A line without a stamp has the one before it; one line may be several events."""
+    def scan(
+        self, text: str, party: str, document: str, near: float | None = None, before: int = 0
+    ) -> tuple[Event, ...]:
+        """Events of one log. A line without a stamp has the one before it; one line may be several events.
+
+        `before` are the lines of the log's older files.
+        """
         events: dict[str, list[Event]] = {}
         at: float | None = None
         # Few keys occur in one log: looking for those alone is what makes a long one readable in seconds.
@@ -60,7 +65,8 @@ class Table:
             signs = [sign for key, of_key in present if key in line for sign in of_key]
             for name, values in _read(signs, line[:SEARCHED]).items():
                 kept = line.strip()[:LINE]
-                event = Event(name, party, at, number, f"{document}:{number}", kept, rank(line), values)
+                where, order = f"{document}:{number}", before + number
+                event = Event(name, party, at, order, where, kept, rank(line), values)
                 events.setdefault(name, []).append(event)
         return tuple(sorted((e for found in events.values() for e in _bounded(found)), key=lambda e: e.order))
 

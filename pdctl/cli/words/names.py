@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pdctl.fleet.rules import rule_names
+
 HERE = Path(__file__).parents[2]
 # Runs and deployments that are offered, newest first.
 LAST = 30
@@ -109,9 +111,7 @@ class Local:
 
 
 def _rules(local: Local) -> Names:
-    files = sorted((HERE / "diagnose" / "rules").glob("*/pd[0-9][0-9][0-9]_*.py"))
-    split = (f.stem.split("_", 1) for f in files)
-    return {code.upper(): name.replace("_", " ") for code, name in split}
+    return rule_names()
 
 
 def _assignments(local: Local) -> Names:

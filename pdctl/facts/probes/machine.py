@@ -61,10 +61,6 @@ def probe_memlock() -> dict[str, Any]:
     return {"login": limit_of(os.getpid(), MEMLOCK), "init": limit_of(1, MEMLOCK), "init_raises": capable}
 
 
-def probe_path(path: str) -> bool:
-    return os.path.exists(path)
-
-
 def probe_boot() -> str:
     """Differs between any two machines, and between two boots of one."""
     return read_text("/proc/sys/kernel/random/boot_id").strip()

@@ -16,10 +16,10 @@ from pdctl.facts.probes.machine import (
     probe_clock,
     probe_disk,
     probe_memlock,
-    probe_path,
     probe_python,
     probe_shm,
 )
+from pdctl.facts.probes.model import probe_model
 from pdctl.facts.probes.ports import probe_ports, probe_spare
 from pdctl.facts.probes.proc import denied
 from pdctl.facts.probes.process import probe_processes
@@ -38,8 +38,8 @@ SUBJECTS: dict[str, Callable[..., Any]] = {
     "left": probe_left,
     "logs": probe_logs,
     "memlock": probe_memlock,
+    "model": probe_model,
     "numa": probe_numa,
-    "path": probe_path,
     "ports": probe_ports,
     "processes": probe_processes,
     "python": probe_python,

@@ -6,15 +6,17 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from pdctl.errors import PdctlError, UnreachableError
-from pdctl.facts import clock, gpu, machine, ports, topology
+from pdctl.facts import clock, gpu, machine, model, ports, topology
 from pdctl.facts.ask import Answers, Request
 from pdctl.facts.clock import Clock
 from pdctl.facts.collect import UnitFacts, collect
 from pdctl.facts.missing import Missing, known
 from pdctl.facts.process import pids_of
 from pdctl.fleet.model import Engine, Fleet, Host, Router
+from pdctl.fleet.place import place
 from pdctl.fleet.profile import engine_env
 from pdctl.flows.asking import ask_host
 from pdctl.flows.context import Context
@@ -42,7 +44,7 @@ class HostState:
     that are installed; `machine_units`: the machine's systemd runs them; `spare` are ports of its address
     that nobody listens on, `env` what each unit is started with. `ending` are units that a deploy stops
     before it starts any of `units`: `facts` has them too, and what they hold is as good as free. `manager`:
-    why no unit can be looked at there.
+    why no unit can be looked at there. `places` are FILE:LINE of the model's path, and by engine of its tp.
     """
 
     host: Host
@@ -53,7 +55,7 @@ class HostState:
     disk: machine.Room | Missing
     shm: machine.Room | Missing
     memlock: machine.Memlock | Missing
-    model: bool | Missing
+    model: model.Model | Missing
     boot: str | Missing
     pythons: Mapping[str, machine.Python | Missing]
     gpus: gpu.Gpus | Missing
@@ -67,6 +69,7 @@ class HostState:
     env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ending: frozenset[str] = frozenset()
     manager: PdctlError | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -168,7 +171,7 @@ def request(
         "disk": {"path": host.root},
         "shm": {},
         "memlock": {},
-        "path": {"path": fleet.model.path},
+        **model.request(fleet.model.path),
         "python": {"interpreters": pythons(host, launches), "dists": needed_dists()[0]},
         "gpu": {},
         "numa": {},
@@ -213,15 +216,21 @@ def state(
         spare=tuple(spare) if known(spare) else (),
         addresses=tuple(resolved[host.address]) if known(resolved) else (),
         env={unit.name: _env(fleet, unit) for unit in units},
+        places=_places(fleet, units),
     )
 
 
-def _model(fleet: Fleet, answers: Answers) -> bool | Missing:
-    """Whether model.path is there, where it is a path at all."""
+def _model(fleet: Fleet, answers: Answers) -> model.Model | Missing:
+    """What lies at model.path, where it is a path at all."""
     if not fleet.model.path.startswith("/"):
         return Missing(f"{fleet.model.path} is a name in a hub and no path")
-    found: bool | Missing = answers.of("path")
-    return found
+    found: dict[str, Any] | Missing = answers.of("model")
+    return found if isinstance(found, Missing) else model.parse(found)
+
+
+def _places(fleet: Fleet, units: tuple[Engine | Router, ...]) -> dict[str, str]:
+    tp = {u.name: ("cells", u.cell, "engines", u.name, "tp") for u in units if isinstance(u, Engine)}
+    return {"model": place(fleet, "model", "path"), **{n: place(fleet, *keys) for n, keys in tp.items()}}
 
 
 def _env(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:

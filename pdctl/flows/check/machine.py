@@ -29,6 +29,7 @@ def lines(state: HostState) -> Iterator[Line]:
         yield _shm(state)
         yield _memlock(state)
         yield _model(state)
+        yield from _ranks(state)
 
 
 def _manager(state: HostState) -> Line:
@@ -144,12 +145,29 @@ def _model(state: HostState) -> Line:
     wanted = "the model at model.path"
     if isinstance(state.model, Missing):
         return skip(state.name, "model", state.model, wanted)
-    if not state.model:
-        fix = "copy it there, or correct model.path in the fleet file"
+    own = any(engine.kind == "bundled" for engine in state.engines)
+    path = f"model.path ({at})" if (at := state.places.get("model")) else "model.path"
+    if not state.model.there:
         # An engine of another kind has its model in its own command, and pdctl only a copy of that word.
-        say = fail if any(engine.kind == "bundled" for engine in state.engines) else warn
-        return say(state.name, "model", "it is not on this host", wanted, fix)
+        say = fail if own else warn
+        return say(state.name, "model", "it is not on this host", wanted, f"copy it there, or correct {path}")
+    if own and state.model.wrong:
+        fix = f"copy or pull it again, or correct {path}"
+        return fail(state.name, "model", f"it cannot be loaded: {state.model.wrong}", wanted, fix)
     return ok(state.name, "model", "it is there", wanted)
+
+
+def _ranks(state: HostState) -> Iterator[Line]:
+    """Only engines that cannot be shared out as they should."""
+    model = state.model
+    if isinstance(model, Missing) or model.kv_heads is None:
+        return
+    for engine in state.engines:
+        if engine.kind == "bundled" and not model.serves(engine.tp):
+            found = f"tp is {engine.tp}, and the model has {model.kv_heads} key/value heads"
+            at = state.places.get(engine.name, "the fleet file")
+            fix = f"set tp to {model.kv_heads} or less ({at})"
+            yield fail(engine.name, "tp", found, "a key/value head for each rank", fix)
 
 
 def clock_lines(clocks: Mapping[str, Clock | Missing]) -> Iterator[Line]:

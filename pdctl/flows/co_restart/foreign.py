@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from pdctl.errors import PdctlError
 from pdctl.fleet.model import Engine
 from pdctl.flows.canary import engine_canary, router_canary
 from pdctl.flows.changing import doing
@@ -18,9 +17,8 @@ from pdctl.flows.co_restart.states import Machine, Stage
 from pdctl.flows.co_restart.steps import StageFailed, Steps, together
 from pdctl.flows.edge_canary import send
 from pdctl.flows.foreign import START, knows_edges, unhealthy
+from pdctl.flows.ready import observed
 from pdctl.flows.waiting import until
-
-QUICK = 5.0
 
 
 class ForeignSteps(Steps):
@@ -127,12 +125,4 @@ class ForeignSteps(Steps):
 
     def observe(self) -> list[str]:
         """What each engine looks like now, in one sentence each; never raises."""
-        lines = []
-        for engine in self.cell.engines:
-            try:
-                status = self._ctx.units_of(engine).status([engine.name])[engine.name]
-                said = status.state + (f", pid {status.pid}" if status.pid else "")
-            except PdctlError as error:
-                said = error.message
-            lines.append(f"{engine.name}: {said}, {unhealthy(self._ctx, engine, QUICK) or 'healthy'}")
-        return lines
+        return observed(self._ctx, self.cell.engines)

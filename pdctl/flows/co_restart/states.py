@@ -101,6 +101,17 @@ def advance(machine: Machine, event: Event, reason: str = "", stopping: bool = T
     return replace(machine, stage=end, at=machine.stage, event=event, reason=reason)
 
 
+# What a stage that did not pass leaves of the lives; the driver's own look says how far it came.
+_LIVES = {
+    Stage.DRAIN: "The engines run their old lives and were being drained.",
+    Stage.STOP_DECODE: "Prefills are drained and run their old lives; decodes were being stopped.",
+    Stage.STOP_PREFILL: "Decodes are stopped; prefills were being stopped.",
+    Stage.PROVE: "Every engine of the cell was stopped.",
+    Stage.START_PREFILL: "Every engine of the cell was stopped; prefills were being started.",
+    Stage.START_DECODE: "Prefills were started anew; decodes were being started.",
+}
+
+
 def truth(machine: Machine, alone: bool = True, routed: bool = True, told: bool = True) -> list[str]:
     """What is true now, as sentences, from the stages passed; the driver adds what it can observe.
 
@@ -122,18 +133,10 @@ def truth(machine: Machine, alone: bool = True, routed: bool = True, told: bool 
         lines = ["The router was never told of the whole cell: it sends nothing there."]
     elif alone:
         lines = ["Admissions are held: new requests wait at the router until its hold timeout, then fail."]
-    if Stage.START_DECODE in done:
-        lines.append("Prefills and decodes were started anew.")
-    elif Stage.START_PREFILL in done:
-        lines.append("Prefills were started anew; decodes are stopped or starting.")
-    elif Stage.STOP_PREFILL in done:
-        lines.append("Every engine of the cell was stopped.")
-    elif Stage.STOP_DECODE in done:
-        lines.append("Decodes are stopped; prefills run their old lives or are stopping.")
-    elif Stage.DRAIN in done:
-        lines.append("The engines are drained and run their old lives.")
+    if machine.at in _LIVES:
+        lines.append(_LIVES[machine.at])
     else:
-        lines.append("The engines run their old lives.")
+        lines.append("Prefills and decodes were started anew.")
     if Stage.LINK in done:
         lines.append("Every edge is linked.")
     return lines

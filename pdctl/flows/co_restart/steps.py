@@ -26,6 +26,8 @@ from pdctl.flows.co_restart.report import Start
 from pdctl.flows.co_restart.states import DEADLINES, Machine, Stage, truth
 from pdctl.flows.context import Context
 from pdctl.flows.edge_canary import Canary, send
+from pdctl.flows.last_words import last_words
+from pdctl.flows.ready import TAIL, observed
 from pdctl.flows.waiting import until
 from pdctl.remote.fanout import begin, fan_out
 
@@ -252,8 +254,8 @@ class Steps:
         unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
         if unit.state not in ("failed", "absent", "stopped"):
             return
-        tail = self._ctx.units_of(engine).logs(engine.name, 1)
-        said = f" It said: {tail[-1]}" if tail else ""
+        words = last_words(self._ctx.units_of(engine).logs(engine.name, TAIL))
+        said = f" It said: {words}." if words else ""
         why = unit.reason or meaning(unit.exit)
         raise StageFailed("start_failed", f"{engine.name} did not start ({unit.state}: {why}).{said}")
 
@@ -335,15 +337,7 @@ class Steps:
         """What the router and each engine look like now, in one sentence each; never raises."""
         front = self._admissions.state()
         lines = [f"router: admission {front['admission']}" if front else "router: does not answer"]
-        for engine in self.cell.engines:
-            try:
-                unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
-                said = unit.state + (f", pid {unit.pid}" if unit.pid else "")
-            except PdctlError as error:
-                said = error.message
-            ready = "ready" if self._state(engine).get("ready") else "not ready"
-            lines.append(f"{engine.name}: {said}, {ready}")
-        return lines
+        return [*lines, *observed(self._ctx, self.cell.engines)]
 
     def _state(self, engine: Engine) -> dict[str, Any]:
         return admin.state(self._ctx, engine.url)

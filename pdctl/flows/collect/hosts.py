@@ -16,7 +16,7 @@ from typing import Any
 
 from pdctl.adapters.picture import Reach
 from pdctl.adapters.stamps import written
-from pdctl.bundle.collected import ANSWERS, UNITS
+from pdctl.bundle.collected import ANSWERS, UNASKED, UNITS
 from pdctl.bundle.manifest import Asked, Skipped
 from pdctl.errors import PdctlError
 from pdctl.facts import ports, reach
@@ -30,6 +30,7 @@ from pdctl.flows.collect.parties import Collection
 from pdctl.flows.context import Context
 from pdctl.flows.foreign import is_foreign
 from pdctl.remote.fanout import begin
+from pdctl.units.spec import UnitStatus
 from pdctl.units.systemhost import unit_of
 
 HOST_DEADLINE = 5.0
@@ -96,7 +97,7 @@ async def ask_one(ctx: Context, host: str, since: float, stacks: bool = False) -
     if isinstance(found.statuses, Missing) and not found.answers.facts:
         return _asked(host, at, began, found.statuses.reason)
     collection = _asked(host, at, began, "")
-    _file(ctx.fleet, host, found, at - since, collection)
+    _file(ctx.fleet, host, found, since, collection)
     return collection
 
 
@@ -108,8 +109,9 @@ def _asked(host: str, at: float, began: float, failed: str) -> Collection:
     return Collection(asked=[asked])
 
 
-def _file(fleet: Fleet, host: str, found: Gathered, since: float, into: Collection) -> None:
-    """One host's answers, taken apart into documents that a person can read."""
+def _file(fleet: Fleet, host: str, found: Gathered, window: float, into: Collection) -> None:
+    """One host's answers, taken apart into documents that a person can read; logs of the last `window` s."""
+    since = found.answers.sent - window
     facts = dict(found.answers.facts)
     logs, tools, stacks = (facts.pop(subject, {}) for subject in ("logs", "tools", "stacks"))
     said = {
@@ -134,11 +136,7 @@ def _file(fleet: Fleet, host: str, found: Gathered, since: float, into: Collecti
             into.texts[f"hosts/{host}/{name}"] = keep(tool["text"], since)
         else:
             into.skipped.append(Skipped(host, name, tool["missing"]))
-    for name, log in logs.items():
-        if "text" in log:
-            into.texts[f"{name}/log.txt"] = _unpacked(log["text"])
-        else:
-            into.skipped.append(Skipped(name, "log", log["missing"]))
+    _logs(found, logs, window, into)
     if not isinstance(statuses, Missing):
         pids = {name: status.pid for name, status in statuses.items()}
         _processes(fleet, host, pids, facts.get("processes", {}), into)
@@ -148,6 +146,41 @@ def _file(fleet: Fleet, host: str, found: Gathered, since: float, into: Collecti
                 into.texts[f"{name}/stacks.txt"] = dumped["text"]
             elif dumped:
                 into.skipped.append(Skipped(name, "stacks", dumped["missing"]))
+
+
+def _logs(found: Gathered, logs: dict[str, Any], window: float, into: Collection) -> None:
+    """Units' logs of the last `window` seconds; of a unit that ended the time before its end, however long
+    ago that was: it is what tells why.
+    """
+    now, statuses, zone = found.answers.sent, found.statuses, found.answers.facts.get("zone")
+    local = min(0, zone if isinstance(zone, int) else 0)  # a stamp without a zone is of the host's local time
+    for name, log in logs.items():
+        if "text" not in log:
+            into.skipped.append(Skipped(name, "log", log["missing"]))
+            continue
+        ended = None if isinstance(statuses, Missing) or name not in statuses else _ended(statuses[name])
+        since = min(now, ended or now) - window + local
+        into.texts[f"{name}/log.txt"] = _of_window(_unpacked(log["text"]), since, now)
+
+
+def _ended(status: UnitStatus) -> float | None:
+    """When the last life ended of a unit that is down, or came back unasked."""
+    if not status.running:
+        return status.since
+    return status.started_at if status.restarts and status.started_by in UNASKED else None
+
+
+def _of_window(text: str, since: float, near: float) -> str:
+    """A log without the lines written before `since`; one whose lines have no time is kept whole."""
+    lines = text.splitlines(keepends=True)
+    begin, older = len(lines), False
+    for number, line in enumerate(lines):
+        at = written(line, near)
+        if at is not None and at >= since:
+            begin = number
+            break
+        older = older or at is not None
+    return "".join(lines[begin:]) if older else text
 
 
 def _recent(text: str, since: float) -> str:

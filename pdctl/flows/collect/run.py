@@ -59,7 +59,7 @@ async def _collect(ctx: Context, gap: float, wanted: Wanted) -> Documents:
     router = () if fleet.router.kind == "none" else (fleet.router,)
     units = (*fleet.engines(), *router)
     started = time.time()
-    async with ctx.async_client() as client:
+    async with ctx.async_client(keep=0) as client:
         asking = [ask_party(client, server(unit), gap, wanted.probes, headers(ctx, unit)) for unit in units]
         looking = [hosts.ask_one(ctx, host, wanted.since, wanted.stacks) for host in fleet.hosts]
         holding = asyncio.create_task(_run(ctx))

@@ -10,6 +10,7 @@ from pdctl.flows.deploy.deployment import Deployment, entry, fleet_of, serving, 
 from pdctl.flows.deploy.desired import DesiredUnit
 from pdctl.flows.deploy.group import Group, Ways, group_steps
 from pdctl.flows.deploy.look import States
+from pdctl.flows.ready import observed
 from pdctl.plan.run import run_steps
 from pdctl.plan.step import make_plan
 from pdctl.remote.journal import Journal
@@ -23,8 +24,10 @@ def last_good(states: States) -> Deployment | None:
     return serving({name: state.newest for name, state in states.hosts.items()})
 
 
-def put_back(ctx: Context, states: States, group: Group, ways: Ways, journal: Journal) -> str:
-    """The id of the deployment that `group` serves again, proved as in a deploy.
+def put_back(
+    ctx: Context, states: States, group: Group, ways: Ways, journal: Journal
+) -> tuple[str, tuple[str, ...]]:
+    """The id of the deployment that `group` serves again, proved as in a deploy, and how it looks now.
 
     NothingBefore when none is recorded, or what is recorded is what has just failed; another PdctlError
     when it could not be put back.
@@ -38,7 +41,7 @@ def put_back(ctx: Context, states: States, group: Group, ways: Ways, journal: Jo
     plan = make_plan(group_steps(there, states, target, ways, routed, back=True), gates=True)
     for error in run_steps(plan.pending, journal, ctx.say).values():
         raise error
-    return before.id
+    return before.id, tuple(observed(there, [u.unit for u in units]))
 
 
 def _before(ctx: Context, states: States, group: Group) -> tuple[Deployment, tuple[DesiredUnit, ...]]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from pdctl.errors import PdctlError
+from pdctl.errors import PdctlError, UnreachableError
+from pdctl.facts import model
+from pdctl.facts.missing import Missing
+from pdctl.facts.model import Model
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows import admin
+from pdctl.flows.asking import ask_host
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.desired import DesiredUnit
 from pdctl.flows.foreign import is_foreign
@@ -31,8 +36,9 @@ class HostState:
 
     `specs` of unit files that cannot be read are None; `drift` is what somebody else changed of a unit's
     files, `changed` when an env or unit file below the root was, by anybody (Unix seconds of the host).
-    `newest` is the last deployment recorded there, `found` the one when it was looked at; `short_lived` says
-    why units would end with the login.
+    `model` is the fleet file's, Missing where no engine of pdctl's own needs it. `newest` is the last
+    deployment recorded there, `found` the one when it was looked at; `short_lived` says why units would end
+    with the login.
     """
 
     name: str
@@ -46,7 +52,7 @@ class HostState:
     changed: dict[str, dict[str, float]]
     drift: dict[str, list[Drift]]
     newest: dict[str, Any] | None
-    model: bool
+    model: Model | Missing
     facts: Facts
     short_lived: str = ""
     statuses: dict[str, UnitStatus] = field(default_factory=dict)
@@ -139,10 +145,10 @@ class States:
         return [f"{unit.name} is {'not there yet' if status.state == 'missing' else status.state}{why}"]
 
 
-def look_at(ctx: Context, hosts: Iterable[str], model: str | None = None) -> States:
-    """Three round trips a host, all at once. `model` is a path that must be where engines are."""
-    engines = {e.host for e in ctx.fleet.engines()}
-    found = fan_out(hosts, lambda host: _look(ctx, host, model if host in engines else None))
+def look_at(ctx: Context, hosts: Iterable[str], needs_model: bool = False) -> States:
+    """Three round trips a host, all at once; with `needs_model` a fourth where engines of pdctl's own are."""
+    engines = {e.host for e in ctx.fleet.engines() if needs_model and not is_foreign(e)}
+    found = fan_out(hosts, lambda host: _look(ctx, host, host in engines))
     states = States(
         ctx,
         {h: s for h, s in found.items() if isinstance(s, HostState)},
@@ -152,13 +158,14 @@ def look_at(ctx: Context, hosts: Iterable[str], model: str | None = None) -> Sta
     return states
 
 
-def _look(ctx: Context, name: str, model: str | None) -> HostState:
+def _look(ctx: Context, name: str, needs_model: bool) -> HostState:
     host = ctx.fleet.hosts[name]
     tool = HostReleases(ctx.transport(name), host)
     units = ctx.units(name)
     specs, statuses = begin(units.specs), begin(units.status)
-    look = tool.look(model)
-    there = specs.result()
+    there = begin(partial(_model, ctx, name)) if needs_model else None
+    look = tool.look()
+    installed = specs.result()
     return HostState(
         name,
         tool,
@@ -169,13 +176,23 @@ def _look(ctx: Context, name: str, model: str | None) -> HostState:
         look.private,
         {unit: _spec(text) for unit, text in look.units.items()},
         look.changed,
-        {unit: units.drift(unit) for unit in look.units if unit not in there},
+        {unit: units.drift(unit) for unit in look.units if unit not in installed},
         look.newest,
-        look.model,
+        Missing("no engine here needs it") if there is None else there.result(),
         look.facts,
         units.short_lived(),
         statuses.result(),
     )
+
+
+def _model(ctx: Context, host: str) -> Model | Missing:
+    try:
+        found = ask_host(ctx, host, model.request(ctx.fleet.model.path)).of("model")
+    except UnreachableError:
+        raise
+    except PdctlError as error:
+        return Missing(error.message)
+    return found if isinstance(found, Missing) else model.parse(found)
 
 
 def _before(changed: float | None, started: float) -> bool:

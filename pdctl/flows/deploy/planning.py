@@ -9,7 +9,9 @@ from functools import partial
 
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
+from pdctl.facts.missing import Missing
 from pdctl.fleet.order import refuse_disorder
+from pdctl.fleet.place import place
 from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.context import Context
 from pdctl.flows.deploy import places
@@ -32,6 +34,7 @@ from pdctl.flows.deploy.release import (
 )
 from pdctl.flows.deploy.scope import chosen, strangers, with_router
 from pdctl.flows.deploy.starts import CoRestart
+from pdctl.flows.foreign import is_foreign
 from pdctl.plan.step import Plan, Step, joined, make_plan
 from pdctl.release.build import package_files
 from pdctl.release.lock import Lock, engine_lock
@@ -96,7 +99,7 @@ def plan_deploy(
     refuse_disorder(fleet)
     scope = chosen(fleet, groups_of(fleet, {}), limit)
     near = {fleet.router.host, *(h for g in scope for h in g.hosts)}
-    states = look_at(ctx, [h for h in fleet.hosts if h in near or not limit], fleet.model.path)
+    states = look_at(ctx, [h for h in fleet.hosts if h in near or not limit], needs_model=True)
     broken = dict(states.down) | places.moved(fleet)
     files, lock = package_files(), engine_lock()
     releases: dict[str, HostRelease] = {}
@@ -125,12 +128,25 @@ def plan_deploy(
 
 
 def _check_model(ctx: Context, state: HostState) -> None:
-    if not state.model:
-        raise ConfigError(
-            "no_model",
-            f"model.path: there is no {ctx.fleet.model.path} on {state.name}.",
-            "Fetch it with `pdctl model pull`, or correct the path in the fleet file.",
-        )
+    """ConfigError, with its place in the fleet file, for what an engine would only say when it starts."""
+    model, path = state.model, ctx.fleet.model.path
+    if isinstance(model, Missing):
+        return
+    at = f"{place(ctx.fleet, 'model', 'path')}: model.path"
+    hint = "Fetch it with `pdctl model pull`, or correct the path in the fleet file."
+    if not model.there:
+        raise ConfigError("no_model", f"{at}: there is no {path} on {state.name}.", hint)
+    if model.wrong:
+        raise ConfigError("bad_model", f"{at}: {path} on {state.name} cannot be loaded: {model.wrong}.", hint)
+    for engine in ctx.fleet.engines():
+        if engine.host == state.name and not is_foreign(engine) and not model.serves(engine.tp):
+            keys = ("cells", engine.cell, "engines", engine.name, "tp")
+            raise ConfigError(
+                "tp_too_large",
+                f"{place(ctx.fleet, *keys)}: {'.'.join(keys)}: is {engine.tp}, and the model has "
+                f"{model.kv_heads} key/value heads, which no more ranks can share.",
+                f"Set it to {model.kv_heads} or less.",
+            )
 
 
 def _check_host(state: HostState) -> None:

@@ -26,7 +26,11 @@ class State(StrEnum):
 
 @dataclass
 class GroupResult:
-    """`why` is empty when all is well; `serves` is the deployment that this group serves now, "" for none."""
+    """`why` is empty when all is well; `serves` is the deployment that this group serves now, "" for none.
+
+    `error` is what went wrong first. Where something was done after it, `now` says what has become of it, as
+    sentences, and `next` what to do, because what `error` says of either is of the moment when it was raised.
+    """
 
     group: str
     hosts: tuple[str, ...]
@@ -34,11 +38,14 @@ class GroupResult:
     why: str = ""
     serves: str = ""
     error: PdctlError | None = None
+    now: tuple[str, ...] | None = None
+    next: str = ""
 
     def document(self) -> dict[str, Any]:
         about = {"group": self.group, "hosts": list(self.hosts), "state": str(self.state)}
         error = self.error.document() if self.error else None
-        return {**about, "why": self.why, "serves": self.serves, "error": error}
+        after = {} if self.now is None else {"now": list(self.now), "next": self.next}
+        return {**about, "why": self.why, "serves": self.serves, "error": error, **after}
 
 
 @dataclass
@@ -101,20 +108,22 @@ def _exit(result: GroupResult) -> Exit:
 
 
 class DeployFailed(PdctlError):
-    """The cause's own code, sentence and hint, and what is true of every cell now."""
+    """The cause's own code and sentence, what is true of every cell now, and what to do."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
         bad = outcome.failed or outcome.stopped or outcome.blocked
         first = bad[0]
         cause = first.error or PdctlError("deploy_failed", first.why)
-        message, hint = cause.message, cause.hint
+        message, hint, said = cause.message, cause.hint, cause.details
+        if first.now is not None:
+            hint, said = first.next, first.now
         if first.state is State.BACK:
             message = f"{cause.message} {_capital(first.group)} is back on deployment {first.serves}."
         elif first.state is State.BLOCKED:
             names = ", ".join(g.group for g in outcome.blocked if g.hosts)
             message = f"Not deployed to {names}: {cause.message}"
-        details = [*cause.details, *_truth(outcome.groups, first)]
+        details = [*said, *_truth(outcome.groups, first)]
         super().__init__(cause.code, message, hint, outcome.exit, details)
 
 

@@ -20,6 +20,7 @@ from pdctl.plan.run import run_steps
 from pdctl.plan.step import make_plan
 from pdctl.remote.journal import Journal
 
+AGAIN = "Correct what failed, then run `pdctl deploy` again; `pdctl diagnose` looks at what serves now."
 _WELL = (State.SAME, State.DONE)
 
 
@@ -155,13 +156,14 @@ class Rollout:
         states, ways = self._states, self._deploy.ways
         result = GroupResult(group.key, group.hosts, State.FAILED, "", "", error)
         try:
-            result.serves = put_back(self._ctx, states, group, ways, self._journal)
-            result.state, result.why = State.BACK, error.message
+            result.serves, result.now = put_back(self._ctx, states, group, ways, self._journal)
+            result.state, result.why, result.next = State.BACK, error.message, AGAIN
         except NothingBefore as nothing:
             result.why = nothing.message
         except PdctlError as other:
             _let_through(other)
             result.why = f"It could not be put back either: {other.message}"
+            result.now, result.next = other.details, other.hint
         if group.kind == "router" and result.state is State.BACK:
             self._cells_back(group, error)
         return result

@@ -133,4 +133,6 @@ def _skipped(report: Report) -> str:
     reasons: dict[str, list[str]] = {}
     for skip in report.ran.skipped:
         reasons.setdefault(f"{skip.subject or 'fleet'}: {skip.reason}", []).append(skip.code)
-    return _items(f"{why} ({', '.join(dict.fromkeys(codes))})" for why, codes in sorted(reasons.items()))
+    unread = [f"document {name}: {why}" for name, why in report.facts.unread]
+    told = [f"{why} ({', '.join(dict.fromkeys(codes))})" for why, codes in sorted(reasons.items())]
+    return _items([*unread, *told])

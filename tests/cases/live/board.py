@@ -83,6 +83,13 @@ def _mended(fleet: Fleet) -> str:
 def main(only: Sequence[str] = ()) -> int:
     """0 when every row that this machine can play is right; `only` are words of rows' names."""
     rows = [r for r in ROWS if not only or any(word in r.name for word in only)]
+    nothing = [word for word in only if not any(word in r.name for r in ROWS)]
+    if nothing:
+        print(
+            f"no row has {' or '.join(nothing)} in its name; rows: {', '.join(r.name for r in ROWS)}",
+            file=sys.stderr,
+        )
+        return 2
     folder = Path(tempfile.mkdtemp(prefix="pdctl-live-"))
     # Also where whoever started this ignores it: an interrupted run takes its fleet down.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -172,7 +172,7 @@ def make(folder: Path) -> Fleet:
 
 def unmake(fleet: Fleet) -> None:
     with suppress(Wrong, subprocess.TimeoutExpired):
-        fleet.pdctl("down")
+        fleet.pdctl("down", "--yes")
     fleet.ctx.__exit__(None, None, None)
     if fleet.disk is not None:
         subprocess.run(["umount", "-l", str(fleet.disk)], capture_output=True)

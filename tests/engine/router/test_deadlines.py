@@ -130,6 +130,7 @@ def test_a_request_held_too_long_is_told_so() -> None:
             await r.admin("hold")
             answer = await r.post()
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "held_too_long")
+            assert "PD_ROUTER_HOLD_TIMEOUT=0.2 s" in answer.text
             await r.admin("hold", timeout=60)
             asking = asyncio.create_task(r.post())
             await until(lambda: r.router.ledger.held)
@@ -164,15 +165,47 @@ def test_a_client_that_leaves_while_held_is_gone_from_the_ledger() -> None:
     asyncio.run(test())
 
 
-def test_without_a_pair_requests_wait_a_little_and_then_fail() -> None:
+def test_without_a_pair_requests_wait_and_then_fail_by_name(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with rig(HOLD="0.3") as r:
+        async with rig(PAIR="0.3") as r:
             r["d0"].ready = False
             await until(lambda: not r.engine("d0").ready)
             answer = await r.post()
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_pair")
-            assert "no usable decode" in answer.json()["error"]["message"]
+            assert "within PD_ROUTER_PAIR_TIMEOUT=0.3 s: cell a has no usable decode" in answer.text
             assert (await r.http.get("/ready")).json()["ready"] is False
+            (line,) = [text for text in caplog.messages if "ends with no_pair" in text]
+            assert "PD_ROUTER_PAIR_TIMEOUT=0.3" in line
+
+    asyncio.run(test())
+
+
+def test_the_wait_for_a_pair_outlasts_an_engines_start_and_may_change_while_it_lasts() -> None:
+    """A decode that restarts is away for some ten seconds, and more on a busy machine."""
+
+    async def test() -> None:
+        async with rig() as r:
+            assert r.router.settings["router_pair"] >= 60
+            r["d0"].ready = False
+            await until(lambda: not r.engine("d0").ready)
+            asking = asyncio.create_task(r.post())
+            await until(lambda: r.router.ledger.live)
+            await r.admin("timeouts", router_pair=0.1)
+            assert (await asking).json()["error"]["code"] == "no_pair"
+
+    asyncio.run(test())
+
+
+def test_a_client_that_leaves_while_there_is_no_pair_is_gone_from_the_ledger() -> None:
+    async def test() -> None:
+        async with rig() as r:
+            r["d0"].ready = False
+            await until(lambda: not r.engine("d0").ready)
+            asking = asyncio.create_task(r.post())
+            await until(lambda: r.router.ledger.live)
+            asking.cancel()
+            assert await r.ended() == [("aborted", "client")]
+            assert not r.router.ledger.live
 
     asyncio.run(test())
 

@@ -172,15 +172,19 @@ def test_prealloc_failure_on_decode_ends_the_prefill_leg(engine: Callable[..., E
     assert decode.sink.of(1) == ["prealloc_timeout", "quiet"]
 
 
-def test_lose_want_and_lose_done_end_at_the_watchdog(engine: Callable[..., Engine]) -> None:
-    env = {"PD_PREFILL_INFLIGHT_TIMEOUT": "0.3", "PD_DECODE_TRANSFER_TIMEOUT": "0.6"}
+def test_lose_want_and_lose_done_end_at_decodes_deadline(engine: Callable[..., Engine]) -> None:
+    env = {"PD_DECODE_TRANSFER_TIMEOUT": "0.3"}
     prefill, decode = linked_pair(engine, env=env)
     for room, fault in ((1, "lose-want"), (2, "lose-done")):
         prefill.faults.arm(fault, count=1)
         hand_over(prefill, decode, room, [room], [room])
-        until(lambda r=room: prefill.sink.of(r) == ["kv_transfer_timeout", "quiet"], f"{fault}: watchdog")
+        until(
+            lambda r=room: prefill.sink.of(r) == ["kv_transfer_timeout", "quiet"],
+            f"{fault}: prefill was told",
+        )
         until(lambda r=room: decode.sink.of(r) == ["kv_transfer_timeout", "quiet"], f"{fault}: decode ended")
-    assert prefill.transfer.deadlines.fired()["inflight"] == 2
+    until(lambda: decode.transfer.deadlines.fired() == {"transfer": 2}, "both are counted")
+    assert prefill.transfer.deadlines.fired() == {}
     assert prefill.faults.document()["hits"] == {"lose-want": 1, "lose-done": 1}
     hand_over(prefill, decode, 3, [3], [3])
     until(lambda: "ready" in decode.sink.of(3), "the next room is served")
@@ -193,13 +197,14 @@ def test_legacy_bootstrap_pins_every_room_after_a_decode_restart(engine: Callabl
     until(lambda: prefill.sink.of(1) == ["done", "quiet"], "well while nobody restarts")
     prefill.ranks.hold = True
     old.stop()
-    new = engine("decode", "decode-0", peers=[prefill.address])
+    new = engine("decode", "decode-0", peers=[prefill.address], env={"PD_DECODE_TRANSFER_TIMEOUT": "0.5"})
     until(lambda: new.linked() and prefill.linked(), "both believe to be linked")
     assert prefill.peer()["stale"] and prefill.peer()["incarnation"] == new.incarnation
     hand_over(prefill, new, 2, [2], [3])
     until(lambda: prefill.transfer.rooms()[2]["waiting_on"] == "transfer", "pinned")
+    until(lambda: new.sink.of(2)[:1] == ["kv_transfer_timeout"], "decode gives up, and prefill hears nothing")
     until(lambda: prefill.sink.of(2) == ["kv_transfer_timeout", "quiet"], "only the watchdog ends it")
-    assert new.sink.of(2) == [], "decode is not told"
+    until(lambda: prefill.transfer.deadlines.fired().get("inflight") == 1, "it is counted")
 
 
 @pytest.fixture
@@ -220,7 +225,7 @@ def peer_process(engine: Callable[..., Engine]) -> Iterator[tuple[Engine, subpro
 
 
 def test_a_frozen_peer_is_lost_at_the_heartbeat_deadline_and_resumes(
-    peer_process: tuple[Engine, subprocess.Popen[bytes]],
+    peer_process: tuple[Engine, subprocess.Popen[bytes]], caplog: pytest.LogCaptureFixture
 ) -> None:
     prefill, child = peer_process
     first = prefill.peer()["incarnation"]
@@ -229,6 +234,8 @@ def test_a_frozen_peer_is_lost_at_the_heartbeat_deadline_and_resumes(
     until(lambda: not prefill.linked(), "silence is noticed")
     assert "PD_HEARTBEAT_TIMEOUT" in str(prefill.peer()["error"])
     assert prefill.transfer.deadlines.fired()["heartbeat"] == 1
+    (line,) = [text for text in caplog.messages if text.endswith("deadline=PD_HEARTBEAT_TIMEOUT=2")]
+    assert line.startswith("peer_lost ") and f" peer=decode-0/{first} " in line
     os.kill(child.pid, signal.SIGCONT)
     until(prefill.linked, "the same life is linked again")
     assert prefill.peer()["incarnation"] == first

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from engine.core.errors import RequestError
@@ -41,43 +39,17 @@ def code(fleet: Fleet, rid: str) -> str:
     return (outcome.code or outcome.kind) if outcome else ""
 
 
-def test_the_inflight_watchdog_fires_once_at_its_value(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
-) -> None:
-    fleet.settings.set("transfer", 500, 0)
-    fleet.faults.arm("stall-transfer", count=1)
-    begin(fleet)
-    fleet.drain()
-    fleet.advance(119.9)
-    fleet.drain()
-    assert code(fleet, "p1") == ""
-    with caplog.at_level(logging.WARNING, "pdctl.engine.transfer"):
-        fleet.advance(0.1)
-    assert code(fleet, "p1") == "kv_transfer_timeout"
-    (line,) = [r.getMessage() for r in caplog.records]
-    assert line.startswith("kv_transfer_timeout room=1 request=p1 age=120.0s peer=decode/d0 pages=3")
-    assert line.endswith("deadline=PD_PREFILL_INFLIGHT_TIMEOUT=120")
-    fleet.drain()
-    assert "p1" in fleet.prefill.sink.quiets, "the held write was dropped, so the room is quiet"
-    assert code(fleet, "d1") == "kv_transfer_timeout" and "d1" in fleet.decode.sink.quiets
-    fleet.advance(1000)
-    assert fleet.prefill.deadlines.fired() == {"inflight": 1}
-
-
 @pytest.mark.parametrize("fault", ["lose-done", "lose-want"])
-def test_a_lost_message_ends_at_the_watchdog(fleet: Fleet, fault: str) -> None:
-    fleet.settings.set("transfer", 500, 0)
+def test_a_lost_message_ends_at_decodes_deadline(fleet: Fleet, fault: str) -> None:
     fleet.faults.arm(fault, count=1)
     begin(fleet)
     fleet.drain()
     (view,) = fleet.prefill.sender.snapshot()
     assert view.waiting_on == ("taken" if fault == "lose-done" else "want")
-    fleet.advance(120)
-    fleet.drain()
-    assert code(fleet, "p1") == "kv_transfer_timeout" and "p1" in fleet.prefill.sink.quiets
-    fleet.advance(400)
+    fleet.advance(100)
     fleet.drain()
     assert code(fleet, "d1") == "kv_transfer_timeout" and "d1" in fleet.decode.sink.quiets
+    assert code(fleet, "p1") == "kv_transfer_timeout" and "p1" in fleet.prefill.sink.quiets
 
 
 def test_a_live_change_moves_the_watchdogs_that_run(fleet: Fleet) -> None:
@@ -86,10 +58,16 @@ def test_a_live_change_moves_the_watchdogs_that_run(fleet: Fleet) -> None:
     begin(fleet, 2)
     fleet.drain()
     fleet.advance(10)
+    fleet.settings.set("transfer", 20, 0)
     fleet.settings.set("inflight", 30, 0)
+    fleet.decode.receiver.timeouts_changed()
     fleet.prefill.sender.timeouts_changed()
-    fleet.advance(19.9)
-    assert code(fleet, "p1") == ""
+    fleet.advance(9.9)
+    assert code(fleet, "d1") == ""
+    fleet.advance(0.1)
+    assert code(fleet, "d1") == code(fleet, "d2") == "kv_transfer_timeout"
+    fleet.advance(9.9)
+    assert code(fleet, "p1") == "", "decode's word is still on its way"
     fleet.advance(0.1)
     assert code(fleet, "p1") == code(fleet, "p2") == "kv_transfer_timeout"
 

@@ -106,7 +106,7 @@ def rack(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ra
     made = Rack(tmp_path, ports, capsys)
     yield made
     if (made.out / "fleet.toml").exists():
-        made.call("down")
+        made.call("down", "--yes")
 
 
 def by_bash(rack: Rack, script: str, port: int) -> tuple[list[str], dict[str, str], str]:
@@ -185,7 +185,7 @@ def test_a_changed_value_restarts_both_sides_and_says_what_it_cannot_know(rack: 
     assert after["router"] == before["router"]
     assert after["prefill-0"] != before["prefill-0"] and after["decode-0"] != before["decode-0"]
     assert rack.started(rack.ports[0])[1]["SGLANG_DISAGGREGATION_NIXL_BACKEND"] == "POSIX"
-    code, said = rack.call("restart", "--co")
+    code, said = rack.call("restart", "--co", "--yes")
     assert code == Exit.OK, said
     assert "holds nothing" in said and "Nothing was drained" in said and "linked is not known" in said
     assert rack.asked() == {"GET /health", "POST /v1/completions"}
@@ -213,7 +213,7 @@ def test_one_unit_is_restarted_and_all_are_stopped(rack: Rack) -> None:
     code, said = rack.call("restart", "decode-0", "--yes")
     assert code == Exit.OK, said
     assert rack.lives()["decode-0"] != before["decode-0"]
-    code, said = rack.call("down")
+    code, said = rack.call("down", "--yes")
     assert code == Exit.OK, said
     assert not any(rack.lives().values())
     code, _ = rack.call("status")
@@ -255,7 +255,7 @@ def test_one_engine_without_a_router_is_a_fleet_too(rack: Rack) -> None:
     assert code == Exit.OK and "no router in the fleet file" in said, said
     code, said = rack.call("status")
     assert code == Exit.OK and "no router in the fleet file" in said
-    code, said = rack.call("restart", "--co")
+    code, said = rack.call("restart", "--co", "--yes")
     assert code == Exit.OK, said
     for verb in (("requests",), ("resume",), ("abort", "x")):
         code, said = rack.call(*verb)

@@ -10,7 +10,7 @@ import pytest
 from pdctl.adapters.endpoints import Server
 from pdctl.bundle.documents import Documents
 from pdctl.bundle.manifest import Asked, Declared, FleetPage, Manifest, read_fleet, read_manifest
-from pdctl.bundle.pseudonyms import pseudonymous
+from pdctl.bundle.pseudonyms import Private, pseudonymous
 
 MANIFEST = Manifest(
     "0.1",
@@ -38,6 +38,8 @@ LOG = (
     "router 203.0.113.9, loopback 127.0.0.1, version 0.5.17, fake room 2.2.2.2\n"
     "gid fe80::5054:ff:fe12:3456, python /home/alice/venv/bin/python --model-path /srv/secret-llm-9b\n"
     "alices-box and gpu-berlin-70 at 10:00:00\n"
+    "ssh carol@gpu-berlin-7 failed; dave@192.0.2.42: denied; nixl@v1.2; via jumphost-x as erin\n"
+    "reads /srv/acme-llm/prod/fleet.toml and /data/pd-root/log/prefill-0.log, /opt/x\n"
 )
 ANSWERS = {"facts": {"ports": [{"holders": [{"user": "alice"}]}]}, "missing": {}, "sent": 1, "seconds": 1}
 
@@ -51,12 +53,20 @@ def made() -> Documents:
         "alices-box/log.txt": LOG,
         "hosts/gpu-berlin-7/answers.json": json.dumps(ANSWERS),
     }
-    return pseudonymous(Documents("acme-prod", texts), ["svc-llm"], ["/srv/secret-llm-9b"])
+    private = Private(
+        users=("svc-llm",),
+        dialled=("erin@jumphost-x",),
+        models=("/srv/secret-llm-9b",),
+        folders=("/srv/acme-llm/prod", "/data/pd-root", "/opt"),
+    )
+    return pseudonymous(Documents("acme-prod", texts), private)
 
 
 def test_no_real_name_is_left(made: Documents) -> None:
     everything = "\n".join([made.name, *made.texts, *made.texts.values()])
     for name in ("berlin", "acme", "192.0.2.", "203.0.113", "alice", "bob", "secret-llm", "fe80::5054"):
+        assert name not in everything, name
+    for name in ("carol", "dave", "erin", "jumphost", "pd-root", "/srv/"):
         assert name not in everything, name
 
 
@@ -70,7 +80,16 @@ def test_one_name_is_one_pseudonym_and_what_is_nobody_s_stays(made: Documents) -
     log = made.texts["prefill-0/log.txt"]
     assert f"prefill-0 on {prefill.host} ({page.hosts[prefill.host]})" in log
     assert f"{decode.name} and {decode.host} at 10:00:00" in log
-    for kept in ("127.0.0.1", "2.2.2.2", "0.5.17", "2026-08-20 10:00:00"):
+    for kept in (
+        "nixl@v1.2",
+        "/fleet.toml",
+        "/log/prefill-0.log",
+        "/opt/x",
+        "127.0.0.1",
+        "2.2.2.2",
+        "0.5.17",
+        "2026-08-20 10:00:00",
+    ):
         assert kept in log
     assert f"{decode.name}/log.txt" in made.texts
 

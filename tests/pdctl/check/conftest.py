@@ -13,6 +13,7 @@ from pdctl.facts.collect import UnitFacts
 from pdctl.facts.gpu import Gpu, GpuHolder, Gpus
 from pdctl.facts.machine import GIB, Memlock, Python, Room
 from pdctl.facts.missing import Missing
+from pdctl.facts.model import Model
 from pdctl.facts.ports import PortState
 from pdctl.facts.process import Process
 from pdctl.facts.topology import Interface, Node, Numa, Rdma
@@ -66,7 +67,7 @@ def state(*engines: Engine, host: str = "h2", table: dict[str, Any] | None = Non
         "disk": Room("/opt/pdctl/t", 100 * GIB, 50 * GIB, 1 << 20),
         "shm": Room("/dev/shm", 8 * GIB, 8 * GIB, 1 << 20),
         "memlock": Memlock(8 << 20, None),
-        "model": True,
+        "model": Model(True, "", 3),
         "boot": f"boot-{host}",
         "pythons": {PYTHON: Python(PYTHON, (3, 11, 2), dists)},
         "gpus": Missing("there is no nvidia-smi"),

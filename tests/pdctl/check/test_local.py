@@ -20,11 +20,12 @@ from pdctl.flows.context import Context
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.remote.journal import Call
 from pdctl.render.check import show
+from tests.pdctl.models import model_folder
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     path = tmp_path / "fleet.toml"
     init_fleet(path, Wanted("pre", str(tmp_path / "model")))
     return load_fleet(path)

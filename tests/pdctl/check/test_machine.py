@@ -10,6 +10,7 @@ from pdctl.errors import ConfigError
 from pdctl.facts.clock import Clock, apart, at_least, measured, spread
 from pdctl.facts.machine import GIB, MIB, Memlock, Python, Room
 from pdctl.facts.missing import Missing
+from pdctl.facts.model import Model
 from pdctl.flows.check.hosts import Launch
 from pdctl.flows.check.machine import clock_lines, lines
 from pdctl.flows.check.report import Level
@@ -117,7 +118,27 @@ def test_the_limit_of_a_process_that_runs_counts_before_any_other(made: Any, onl
 
 
 def test_an_absent_model_fails(made: Any, only: Any) -> None:
-    assert only(lines(made.state(model=False)), "model").level is Level.FAIL
+    state = made.state(model=Model(False), places={"model": "fleet.toml:17"})
+    line = only(lines(state), "model")
+    assert (line.level, line.fix) == (Level.FAIL, "copy it there, or correct model.path (fleet.toml:17)")
+
+
+def test_a_damaged_model_fails_where_an_engine_of_ours_would_load_it(made: Any, only: Any) -> None:
+    damaged = Model(True, "it has no tokenizer.json")
+    line = only(lines(made.state(model=damaged)), "model")
+    assert (line.level, line.found) == (Level.FAIL, "it cannot be loaded: it has no tokenizer.json")
+    others = made.state(made.engine(kind="vllm", command=["vllm", "serve", "m"]), model=damaged)
+    assert only(lines(others), "model").level is Level.OK, "it may read other files"
+
+
+def test_more_ranks_than_kv_heads_fail_with_their_place(made: Any, only: Any) -> None:
+    assert "tp" not in {line.check for line in lines(made.state(made.engine(tp=3)))}
+    line = only(lines(made.state(made.engine(tp=4), places={"decode-0": "fleet.toml:40"})), "tp")
+    assert (line.level, line.subject) == (Level.FAIL, "decode-0")
+    assert (line.found, line.fix) == (
+        "tp is 4, and the model has 3 key/value heads",
+        "set tp to 3 or less (fleet.toml:40)",
+    )
 
 
 def test_a_round_trip_bounds_the_error_of_a_clock() -> None:

@@ -18,6 +18,7 @@ from pdctl.cli.app import BY_NAME, VERBS, hoist
 from pdctl.errors import ConfigError
 from pdctl.exits import MEANING, Exit
 from pdctl.fleet.load import load_fleet
+from tests.pdctl.models import model_folder
 
 
 def pdctl(*argv: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +32,7 @@ def pdctl(*argv: str, **more: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    assert main(["init", "--local", "--model", str(tmp_path / "model")]) == Exit.OK
+    assert main(["init", "--local", "--model", str(model_folder(tmp_path / "model"))]) == Exit.OK
     return tmp_path
 
 
@@ -106,7 +107,7 @@ def test_an_error_is_json_with_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_fault_of_our_own_is_no_traceback(
     fleet: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pdctl.cli.down.down", lambda context: os.environ["NO_SUCH"])
+    monkeypatch.setattr("pdctl.cli.down.down", lambda *given: os.environ["NO_SUCH"])
     assert main(["down"]) == Exit.INTERNAL
     found = capsys.readouterr()
     assert "pdctl failed by its own fault: KeyError" in found.err and found.out == ""
@@ -253,7 +254,6 @@ def test_a_fleet_that_was_never_deployed_is_unhealthy_and_harmless(fleet: Path) 
 
 
 def test_a_plan_is_pure_json_and_changes_nothing(fleet: Path) -> None:
-    (fleet / "model").mkdir()
     found = pdctl("deploy", "--plan", "--json", "--detailed-exitcode")
     document = json.loads(found.stdout)
     assert (found.returncode, found.stderr) == (Exit.CHANGES, "")
@@ -272,7 +272,6 @@ def test_a_restart_alone_says_what_it_risks_and_needs_a_yes(fleet: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_releases_the_lock_and_is_in_the_history(fleet: Path, number: signal.Signals) -> None:
-    (fleet / "model").mkdir()
     slow = fleet / "python"
     slow.write_text(f'#!/bin/sh\n[ "$2" = install ] && sleep 60\nexec {sys.executable} "$@"\n')
     slow.chmod(0o755)

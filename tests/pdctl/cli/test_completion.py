@@ -19,6 +19,7 @@ from pdctl.flows.init import Wanted, init_fleet
 from pdctl.remote.journal import Call, Journal
 from tests.docs.words import FREE
 from tests.docs.words import KINDS as PARAMETERS
+from tests.pdctl.models import model_folder
 
 HEAVY = ("paramiko", "httpx", "typer", "click", "rich", "pydantic", "torch", "tomlkit")
 # A Tab over an interpreter that does nothing; about 2.5 when this was written.
@@ -38,7 +39,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("PDCTL_FLEET", raising=False)
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model"), prefills=2))
     monkeypatch.chdir(tmp_path)
     return tmp_path

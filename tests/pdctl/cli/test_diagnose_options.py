@@ -16,6 +16,7 @@ from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.flows.diagnose import judge_bundle
 from tests.cases.case import ROOT
+from tests.pdctl.models import model_folder
 
 STALE, UNSURE = ROOT / "A" / "A1", ROOT / "G" / "G4"
 
@@ -23,7 +24,7 @@ STALE, UNSURE = ROOT / "A" / "A1", ROOT / "G" / "G4"
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    assert main(["init", "--local", "--model", str(tmp_path / "model")]) == Exit.OK
+    assert main(["init", "--local", "--model", str(model_folder(tmp_path / "model"))]) == Exit.OK
     return tmp_path
 
 

@@ -23,6 +23,7 @@ from pdctl.remote.lock import FleetLock, holder_for, lock_on
 from pdctl.remote.operator import Operator, me
 from pdctl.transport.local import LocalTransport
 from tests.pdctl.flows.conftest import FAKE
+from tests.pdctl.models import model_folder
 
 ELSEWHERE = Operator("ann", "elsewhere", "another boot pid:[1]", 4242, 17)
 
@@ -31,9 +32,9 @@ CHANGING = {
     "deploy": ["deploy", "--yes"],
     "rollback": ["rollback", "--yes"],
     "restart": ["restart", "decode-0", "--yes"],
-    "restart --co": ["restart", "--co"],
+    "restart --co": ["restart", "--co", "--yes"],
     "resume": ["resume"],
-    "down": ["down"],
+    "down": ["down", "--yes"],
     "profile": ["profile", "set", "default", "PD_QUEUE_TIMEOUT=350", "--reason", "why", "--live"],
     "profile bisect": ["profile", "bisect", "default", "production", "--yes"],
     "tune-timeout": ["tune-timeout", "--yes"],
@@ -52,7 +53,7 @@ LOOKING = {
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Installed engines are fakes; `slow` in the folder makes every install hang."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     assert main(["init", "--local", "--drill", "--model", str(tmp_path / "model")]) == Exit.OK
     python, slow = tmp_path / "python", tmp_path / "slow"
     hang = f'while [ "$2" = install ] && [ -e {slow} ]; do sleep 0.1; [ -e {slow} ] || exit 1; done'
@@ -61,7 +62,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     edit(tmp_path, 'transport = "local"', f'transport = "local"\npython = "{python}"')
     yield tmp_path
     main(["lock", "release", "--force", "--yes"])
-    assert main(["down"]) == Exit.OK
+    assert main(["down", "--yes"]) == Exit.OK
 
 
 def edit(folder: Path, old: str, new: str, file: str = "fleet.toml") -> None:
@@ -164,7 +165,7 @@ def test_a_stale_lock_is_told_from_a_live_one_and_taken_over_aloud(
     code, document = asked(capsys, "lock", "status")
     assert (code, document["state"], document["holder"]["run"]) == (Exit.OK, "stale", "r1")
     capsys.readouterr()
-    assert main(["down"]) == Exit.OK
+    assert main(["down", "--yes"]) == Exit.OK
     assert f"took over the lock of a run that is dead: bob@{mine.host} (pid " in capsys.readouterr().err
     _, record = asked(capsys, "history", "--host", "local")
     (line,) = [r for r in record["lines"] if r["step"] == "lock"]
@@ -275,7 +276,7 @@ def test_everything_is_written_down_and_no_secret_is(fleet: Path, capsys: pytest
         Exit.OK,
         Exit.PARTIAL,
     )
-    assert main(["down"]) == Exit.OK
+    assert main(["down", "--yes"]) == Exit.OK
     _, history = asked(capsys, "history")
     ids = {r["command"]: r["id"] for r in history["runs"]}
     _, whole = asked(capsys, "history", ids["deploy"])
@@ -303,7 +304,7 @@ def test_history_asks_one_question_at_a_time(fleet: Path, capsys: pytest.Capture
     assert main(["history", "--host", "local", "--prune", "3"]) == Exit.USAGE
     assert main(["history", "--host", "loca"]) == Exit.USAGE
     assert "Did you mean local?" in capsys.readouterr().err
-    assert main(["down"]) == Exit.OK
+    assert main(["down", "--yes"]) == Exit.OK
     code, document = asked(capsys, "history", "--prune", "0")
     assert (code, document["pruned"]) == (Exit.OK, 1)
     (fleet / ".pdctl" / "journal").mkdir()
@@ -314,7 +315,7 @@ def test_history_asks_one_question_at_a_time(fleet: Path, capsys: pytest.Capture
 
 def test_every_stage_of_a_co_restart_is_a_step(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is installed, so it fails; how far it came is written down."""
-    assert main(["restart", "--co"]) != Exit.OK
+    assert main(["restart", "--co", "--yes"]) != Exit.OK
     (run,) = list_runs(load_fleet(fleet).paths.journal)
     assert (run.command, run.state, run.again) == (
         "restart --co a",

@@ -14,12 +14,13 @@ from pdctl.fleet.profile import load_profile
 from pdctl.flows.deployed import last_deploy
 from pdctl.remote.journal import Journal
 from pdctl.remote.operator import me
+from tests.pdctl.models import model_folder
 
 
 @pytest.fixture
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    assert main(["init", "--local", "--model", str(tmp_path / "model")]) == Exit.OK
+    assert main(["init", "--local", "--model", str(model_folder(tmp_path / "model"))]) == Exit.OK
     return tmp_path
 
 

@@ -21,6 +21,7 @@ from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.ready import wait_ready
 from pdctl.remote.journal import Journal
+from tests.pdctl.models import model_folder
 
 FAKE = Path(__file__).with_name("fake_engine.py")
 WAIT = 30.0
@@ -112,7 +113,7 @@ def fake_python(folder: Path) -> Path:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """One cell on this machine."""
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model")))
     made = Bench(tmp_path)
     monkeypatch.setattr("pdctl.flows.deploy.planning.package_files", lambda: made.files)
@@ -138,7 +139,7 @@ port = {last}
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Two hosts on this machine, a cell on each, the router on the first."""
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model"), decodes=6))
     made = Bench(tmp_path)
     monkeypatch.setattr("pdctl.flows.deploy.planning.package_files", lambda: made.files)

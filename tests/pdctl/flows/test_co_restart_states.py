@@ -60,6 +60,25 @@ def test_an_interrupt_before_anything_was_stopped_changes_nothing() -> None:
     assert advance(machine, Event.INTERRUPTED).stage is Stage.HELD
 
 
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [
+        (Stage.DRAIN, "The engines run their old lives and were being drained."),
+        (Stage.STOP_DECODE, "Prefills are drained and run their old lives; decodes were being stopped."),
+        (Stage.STOP_PREFILL, "Decodes are stopped; prefills were being stopped."),
+        (Stage.PROVE, "Every engine of the cell was stopped."),
+        (Stage.START_PREFILL, "Every engine of the cell was stopped; prefills were being started."),
+        (Stage.START_DECODE, "Prefills were started anew; decodes were being started."),
+        (Stage.CANARY, "Prefills and decodes were started anew."),
+    ],
+)
+def test_an_engine_is_not_said_to_live_on_once_it_was_told_to_stop(at: Stage, said: str) -> None:
+    machine = Machine()
+    while machine.stage is not at:
+        machine = advance(machine, Event.PASSED)
+    assert truth(advance(machine, Event.FAILED))[1] == said
+
+
 def test_a_failed_resume_asks_for_resume() -> None:
     machine = Machine()
     while machine.stage is not Stage.RESUME:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import time
@@ -202,7 +203,8 @@ def test_a_failed_start_names_unit_code_and_what_it_said(bench: Bench, fails: Fa
     assert error.exit is Exit.FINDINGS
     assert error.message.startswith("decode-0 is failed (ended with exit code 74")
     assert "decode-0| decode-0 cannot start: the test wants it so" in error.details
-    assert "model.path" in error.hint
+    assert error.message.endswith("It said: decode-0 cannot start: the test wants it so.")
+    assert "`pdctl check` says where" in error.hint
     (run,) = list_runs(bench.fleet().paths.journal)
     assert run.state == "failed" and "decode-0" in run.error
     bench.behave("decode-0", "")
@@ -223,10 +225,38 @@ def test_an_empty_answer_fails_the_canary(bench: Bench, fails: Fails) -> None:
 
 
 def test_a_missing_model_stops_before_anything_is_written(bench: Bench, fails: Fails) -> None:
-    (bench.folder / "model").rmdir()
+    shutil.rmtree(bench.folder / "model")
     error = fails(bench)
     assert (error.code, error.exit) == ("no_model", Exit.USAGE)
+    assert error.message.startswith(f"{bench.path}:{line_of(bench, 'path = ')}: model.path: there is no ")
     assert not (bench.folder / ".pdctl" / "host").exists()
+
+
+def line_of(bench: Bench, head: str) -> int:
+    """Of the last line of the fleet file that begins so."""
+    lines = enumerate(bench.path.read_text().splitlines(), 1)
+    return [number for number, line in lines if line.startswith(head)][-1]
+
+
+def test_a_truncated_model_is_said_by_the_plan(bench: Bench) -> None:
+    weights = bench.folder / "model" / "model.safetensors"
+    size = weights.stat().st_size
+    os.truncate(weights, size - 4)
+    with pytest.raises(PdctlError) as caught:
+        bench.plan()
+    at = f"{bench.path}:{line_of(bench, 'path = ')}: model.path: {bench.folder}/model on local"
+    wrong = f"model.safetensors has {size - 4} bytes and its header promises {size}"
+    assert caught.value.message == f"{at} cannot be loaded: {wrong}."
+
+
+def test_more_ranks_than_kv_heads_are_said_by_the_plan_with_their_line(bench: Bench) -> None:
+    text = bench.path.read_text()
+    bench.path.write_text("tp = 4".join(text.rsplit("tp = 1", 1)))
+    with pytest.raises(PdctlError) as caught:
+        bench.plan()
+    place = f"{bench.path}:{line_of(bench, 'tp = 4')}: cells.a.engines.decode-0.tp: "
+    assert caught.value.message.startswith(f"{place}is 4, and the model has 3 key/value heads")
+    assert caught.value.hint == "Set it to 3 or less."
 
 
 def test_what_starts_by_itself_is_waited_for(bench: Bench) -> None:

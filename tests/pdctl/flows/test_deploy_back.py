@@ -41,6 +41,12 @@ def test_a_release_that_fails_its_gate_goes_back_by_itself(bench: Bench, how: st
     assert error.exit is Exit.FINDINGS
     assert now["cell a"][0] is State.BACK
     assert "decode-0" in error.message and "Cell a is back on deployment" in error.message
+    assert ("the test wants it so" in error.message) == ("exit" in how), "its own words, if it had any"
+    pids = bench.lives()
+    assert [line for line in error.details if not line.startswith("router")] == [
+        f"{name}: running, pid {pids[name]}, ready" for name in ("prefill-0", "decode-0")
+    ]
+    assert "run `pdctl deploy` again" in error.hint
     assert bench.serving() == before and current(bench) == kept
     assert bench.lives()["router"] == router, "the router has nothing to do with it"
     assert unready(bench.context()) == {}

@@ -130,7 +130,7 @@ def test_an_interrupt_before_anything_was_stopped_takes_the_hold_back(
     url, before = busy.fleet.router.url, lives(busy)
     (request,) = admin.get(busy, url, "/v1/requests")["requests"]
     terminal = Terminal()
-    words = ("--fleet", str(busy.fleet.path), "restart", "--co", "a", "--drain", "120")
+    words = ("--fleet", str(busy.fleet.path), "restart", "--co", "a", "--yes", "--drain", "120")
     process = terminal.run("-m", "pdctl", *words)
     poll(lambda: admin.state(busy, url).get("admission") == "held")
     terminal.close() if isinstance(how, str) else process.send_signal(how)

@@ -20,6 +20,7 @@ from pdctl.flows.deploy.group import Group, groups_of
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.release.hosttool import needed
 from pdctl.units.spec import UnitSpec
+from tests.pdctl.models import model_folder
 
 HOSTS = ("h1", "h2", "h3")
 ENGINE = '[cells.{cell}.engines.{name}]\nrole = "{role}"\nhost = "{host}"\nport = {port}\n'
@@ -28,7 +29,7 @@ ENGINE = '[cells.{cell}.engines.{name}]\nrole = "{role}"\nhost = "{host}"\nport 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
     """Cell a over h1 and h2, cell b on h3, the router on h1."""
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     path = tmp_path / "fleet.toml"
     init_fleet(path, Wanted("test", str(tmp_path / "model")))
     head, _, _ = path.read_text().partition("[hosts.")

@@ -12,6 +12,7 @@ from pdctl.flows.deploy.desired import desired_unit
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.release.build import build_release
 from pdctl.release.runtime import Runtime
+from tests.pdctl.models import model_folder
 
 DEVICES = '[values.CUDA_VISIBLE_DEVICES]\nvalue = "0"\nside = "{side}"\nreason = "The first one."\n'
 
@@ -19,7 +20,7 @@ DEVICES = '[values.CUDA_VISIBLE_DEVICES]\nvalue = "0"\nside = "{side}"\nreason =
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "fleet.toml"
-    init_fleet(path, Wanted("test", str(tmp_path)))
+    init_fleet(path, Wanted("test", str(model_folder(tmp_path / "model"))))
     path.write_text(path.read_text().replace('role = "decode"\n', 'role = "decode"\ngpus = [3, 1]\n'))
     return path
 

@@ -122,7 +122,7 @@ def pair(smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pai
     finally:
         front.kill()
         front.wait()
-        made.pdctl("down")
+        made.pdctl("down", "--yes")
 
 
 def test_a_healthy_pair_moves_kv_shows_what_it_has_and_gives_no_alarm(pair: Pair) -> None:

@@ -16,6 +16,7 @@ from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.status import EngineStatus, FleetStatus
 from pdctl.render.status import show_status
 from pdctl.units.spec import UnitStatus
+from tests.pdctl.models import model_folder
 
 RECORDED = Path(__file__).parents[2] / "cases/bundles/healthy/recorded-busy"
 
@@ -28,7 +29,7 @@ def answer(party: str, without: str = "") -> Answer:
 
 
 def status(tmp_path: Path, router_without: str = "") -> FleetStatus:
-    (tmp_path / "model").mkdir(exist_ok=True)
+    model_folder(tmp_path / "model")
     if not (tmp_path / "fleet.toml").exists():
         init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model")))
     fleet = load_fleet(tmp_path / "fleet.toml")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from pdctl import procs
+from pdctl.facts.collect import unit_of
 from pdctl.units import ctl
 
 SLEEPS = """
@@ -169,6 +170,36 @@ def test_a_killed_keeper_is_told_and_cleaned_up(bench) -> None:
     after = bench.until("orphan", lambda s: s.state == "active")
     assert after.pid != before.pid
     assert _wait_gone(before.pid)
+
+
+def test_an_end_that_nobody_saw_is_not_told_by_the_one_before_it(bench) -> None:
+    script = """
+    marker = os.environ["PDCTL_UNIT"] + ".once"
+    if not os.path.exists(marker):
+        open(marker, "w").close(); sys.exit(70)
+    """
+    bench.install("twice", script + SLEEPS.replace("\n", "\n    "))
+    bench.units.start("twice")
+    again = bench.until("twice", lambda s: s.restarts == 1 and s.state == "active")
+    assert again.exit_code == 70
+    os.kill(again.keeper_pid, signal.SIGSTOP)
+    os.kill(again.pid, signal.SIGKILL)
+    seen = bench.until("twice", lambda s: s.pid is None)
+    assert (seen.state, seen.ended()) == ("active", "")
+    assert (unit_of(seen).state, unit_of(seen).exit) == ("backoff", None), "nobody is told that it runs"
+    os.kill(again.keeper_pid, signal.SIGKILL)
+    gone = bench.until("twice", lambda s: s.state == "failed")
+    assert (gone.ended(), gone.wanted) == ("", True)
+
+
+def test_a_failed_unit_that_is_stopped_stays_failed_and_is_not_wanted(bench) -> None:
+    bench.install("bad", "sys.exit(74)")
+    bench.units.start("bad")
+    assert bench.until("bad", lambda s: s.state == "failed").wanted
+    stopped = bench.units.stop("bad")
+    assert (stopped.state, stopped.exit_code, stopped.wanted) == ("failed", 74, False)
+    bench.units.start("bad")
+    assert bench.until("bad", lambda s: s.state == "failed").wanted
 
 
 def test_stop_ends_an_orphan(bench) -> None:

@@ -10,7 +10,11 @@ from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.lives import died
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
-_NAMED = ("PD321", "PD323", "PD333", "PD336", "PD410", "PD411", "PD412", "PD413", "PD419", "PD452", "PD711")
+# What is under it, and what ended the rank at its other end.
+_NAMED = (
+    *("PD321", "PD323", "PD333", "PD336", "PD410", "PD411", "PD412", "PD413", "PD419", "PD452", "PD711"),
+    *("PD210", "PD211", "PD212"),
+)
 _AFTER = 5  # lines: some libraries give the reason behind the error
 _REACH = (
     Hypothesis(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
@@ -21,10 +20,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for each in facts.suppressions:
         if each.until <= facts.at:
-            day = datetime.fromtimestamp(each.until, UTC).strftime("%Y-%m-%d")
             yield rule.finding(
                 "fleet file",
-                f"The suppression of {each.code} on {each.subject} expired on {day}.",
+                f"The suppression of {each.code} on {each.subject} expired with the end of {each.last_day}.",
                 [f"its reason was: {each.reason}"],
                 "delete it from the fleet file, or give it a new date",
                 touches=[],

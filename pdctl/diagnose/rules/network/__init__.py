@@ -40,6 +40,8 @@ from pdctl.diagnose.rules.network import (
     pd334_transfer_buffer,
     pd335_fallback_transport,
     pd336_no_mesh,
+    pd337_nic_not_told,
+    pd338_nic_exhausted,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -79,4 +81,6 @@ RULES: tuple[Rule, ...] = (
     pd334_transfer_buffer.RULE,
     pd335_fallback_transport.RULE,
     pd336_no_mesh.RULE,
+    pd337_nic_not_told.RULE,
+    pd338_nic_exhausted.RULE,
 )

@@ -61,11 +61,18 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             party.name,
             f"{party.name} tells its peers to find it at {host}, which does not lead to it from other hosts.",
             [*named, *quoted([*told[:2], *(loop or failed)])],
-            "set its host variable (SGLANG_HOST_IP, VLLM_HOST_IP, …) to the address that peers reach",
+            f"set {_variable(named)} to the address that peers reach",
             touches=[party.name, *(e.party for e in failed)],
             since=since(told) or since(failed),
         )
     yield from _to_itself(rule, facts, several, announced)
+
+
+def _variable(named: list[str]) -> str:
+    """The variable that says it wrongly, or not at all."""
+    return next((n for n in _TOLD if any(n in line for line in named)), "") or (
+        "its host variable (SGLANG_HOST_IP, VLLM_HOST_IP, …)"
+    )
 
 
 def _to_itself(rule: Rule, facts: Facts, several: bool, announced: set[str]) -> Iterator[Finding]:

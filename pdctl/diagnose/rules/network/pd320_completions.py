@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
-from pdctl.diagnose.endpoints import crossed_rails
+from pdctl.diagnose.endpoints import crossed_rails, one_nic
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.pairs import partners
@@ -64,6 +64,15 @@ def _on(facts: Facts, name: str, events: list[Event]) -> bool:
 
 
 def _live(events: list[Event], what: list[str]) -> tuple[Hypothesis, ...]:
+    nic = one_nic(events)
+    if nic:
+        return (
+            Hypothesis(
+                f"the NIC {nic} of the host that writes them is faulty: the peers vary, it does not",
+                f"ib_write_bw -d {nic} to another host; the same request with {nic} left out of the device list",
+            ),
+            *_live([], what)[:1],
+        )
     crossed = crossed_rails(events)
     if crossed:
         rails = Hypothesis(

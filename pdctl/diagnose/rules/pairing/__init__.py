@@ -22,6 +22,7 @@ from pdctl.diagnose.rules.pairing import (
     pd528_not_registered,
     pd529_dp_rank,
     pd530_wrong_engine,
+    pd531_other_key,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -43,4 +44,5 @@ RULES: tuple[Rule, ...] = (
     pd528_not_registered.RULE,
     pd529_dp_rank.RULE,
     pd530_wrong_engine.RULE,
+    pd531_other_key.RULE,
 )

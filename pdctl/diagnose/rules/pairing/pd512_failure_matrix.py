@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from pdctl.diagnose.endpoints import one_nic
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Tally
 from pdctl.diagnose.rooms import Failure, Kind, failures
@@ -58,11 +59,17 @@ def _cell(rule: Rule, facts: Facts, bad: Tally, lines: list[str]) -> Finding:
 
 
 def _sick(rule: Rule, facts: Facts, name: str, what: str, lines: list[str]) -> Finding:
+    view = facts.engine(name)
+    failed = list(view.traces.of("verbs.completion", "verbs.rtr_failed")) if view else []
+    nic = one_nic(failed)
     return rule.finding(
         name,
-        f"{what.capitalize()} fails and the other engines work with one another: {name} is the sick one.",
-        lines,
-        f"pdctl logs {name}",
+        f"{what.capitalize()} fails and the other engines work with one another: {name} is the sick one"
+        + (f", and all its errors are of its NIC {nic}." if nic else "."),
+        [*lines, *quoted(failed if nic else [])],
+        f"take {nic} out of {name} (or its host out of the fleet) and test it: ib_write_bw -d {nic}"
+        if nic
+        else f"pdctl logs {name}",
         touches=[name],
     )
 

@@ -31,7 +31,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         odd = sorted({f.event.rank for f in own if f.event.rank})
         if not echoes or not own:
             continue
-        rank = f"rank {odd[0]}" if len(odd) == 1 else "the rank that says so"
+        rank = odd[0].replace("RANK", "rank ") if len(odd) == 1 else "the rank that says so"
         first = own[0].event
         yield rule.finding(
             view.name,

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import EngineView, Facts
+from pdctl.diagnose.lives import died
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rooms import Failure, Kind, echoes_only, failures
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.starts import foreign, last_good, started
@@ -125,7 +127,14 @@ def _doubts(facts: Facts, found: Sequence[Failure], views: Sequence[EngineView])
     return doubts
 
 
-@rule("PD524", "transfers fail without a named cause", Severity.ERROR, ["engine.reach"], fallback=True)
+@rule(
+    "PD524",
+    "transfers fail without a named cause",
+    Severity.ERROR,
+    ["engine.reach"],
+    echo_of=["PD211"],
+    fallback=True,
+)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """Hand-overs fail, and what the logs say only repeats a decision taken elsewhere or is not known.
 
@@ -156,6 +165,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     if not real and not counted and not streams and not storm:
         return
     touched = list(dict.fromkeys([f.party for f in found] or [v.name for v in views]))
+    # Whose peer ended lost what it was sending: what ended the peer may explain it.
+    lost = [p.name for p in facts.engines if died(p) and p.name in partners(facts, touched)]
     backend = _backend(views)
     own = [f for f in real if f.kind is not Kind.ECHO]
     said = "and what names the cause is not in these logs" if not own else "and no rule knows their error"
@@ -166,7 +177,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         f"({count(len(real) or len(streams) or len(counted), 'line')}), {said}.",
         [*quoted(_before(facts, worst), 2), *quoted([f.event for f in worst]), *quoted(streams, 1), *counted],
         f"pdctl logs {touched[0]}" if touched else "",
-        touches=touched,
+        touches=[*touched, *lost],
         since=since([f.event for f in worst] or streams),
         severity=_gravity(found, views, bool(real or counted or streams)),
         hypotheses=_doubts(facts, found, views),

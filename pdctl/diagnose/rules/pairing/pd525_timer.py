@@ -43,7 +43,7 @@ _HUNG = Hypothesis("the other side hangs", "py-spy dump its scheduler twice, 10 
     "requests ended by a timer",
     Severity.ERROR,
     ["logs"],
-    echo_of=["PD510", "PD202", "PD306", "PD440", "PD441", "PD442", "PD443", "PD444", "PD445"],
+    echo_of=["PD510", "PD211", "PD202", "PD306", "PD440", "PD441", "PD442", "PD443", "PD444", "PD445"],
     fallback=True,
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:

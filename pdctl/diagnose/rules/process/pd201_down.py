@@ -75,7 +75,8 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
         ended = [unit.last_end()] if unit.state != "absent" else []
         since = f" for {span(age)}" if age is not None else ""
         tail = f": {ended[0]}" if ended else ""
-        evidence = [f"unit state {unit.state}{since}", *ended, f"HTTP: {view.reach}"]
+        asked = [f"HTTP: {view.reach}"] if view.reach is not Reach.NOT_ASKED else []
+        evidence = [f"unit state {unit.state}{since}", *ended, *asked]
         if unit.reason:
             evidence.insert(1, unit.reason)
         half_way = _half_way(facts, view, unit)
@@ -95,8 +96,9 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
     if unit.state in ("running", "starting") and view.reach is Reach.REFUSED:
         started = unit.started_at or unit.since
         young = started is not None and at - started < _START
-        said = f"{name} runs (pid {unit.pid}) and listens on no port yet."
-        evidence = [f"unit state {unit.state}, pid {unit.pid}", "HTTP: refused"]
+        runs, pid = (f"runs (pid {unit.pid})", f", pid {unit.pid}") if unit.pid else ("is being started", "")
+        said = f"{name} {runs} and listens on no port yet."
+        evidence = [f"unit state {unit.state}{pid}", "HTTP: refused"]
         severity = Severity.INFO if young else Severity.ERROR
         return rule.finding(name, said, evidence, f"pdctl logs {name}", severity=severity, since=started)
     return None

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted
 from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import died, fatal, gravity, raised, told
+from pdctl.diagnose.lives import before, died, echoes, fatal, gravity, raised, said_in, told
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.rules.process.pd226_error_lines import skew
+
+
+def _said_before(above: Sequence[Event]) -> list[Hypothesis]:
+    if not above:
+        return []
+    return [
+        Hypothesis(
+            f"what is said first: “{said_in(above[0])}”; the exception is its echo",
+            "search for that line with the version; read what stands around it",
+        )
+    ]
 
 
 @rule(
@@ -38,16 +50,25 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             ends.append((party, event))
     for party, event in ends:
         others = [e for e in raised(party.traces) if e is not event]
+        # It only says that another process ended: whatever ended one may be that.
+        echo = echoes(event)
+        if echo and any(party.traces.of("watchdog.fired", "collective.timeout")):
+            continue  # PD446
+        gone = [p.name for p in facts.parties if echo and p is not party and died(p)]
+        above = before(party, event)
         version = f" {party.traces.version}" if party.traces.version else ""
         kind = party.traces.kind or "the engine"
         yield rule.finding(
             party.name,
-            f"{party.name} ended with {told(event)}.",
-            quoted([event, *others]),
+            f"{party.name} ended with {told(event).rstrip('.')}"
+            + (f"; before that: {said_in(above[0])}." if above else "."),
+            [*quoted(above), *quoted([event, *others])],
             f"pdctl logs {party.name}",
+            touches=[party.name, *gone],
             since=event.at,
             severity=gravity(party),
             hypotheses=[
+                *_said_before(above),
                 *skew([event]),
                 Hypothesis(
                     f"{kind}{version} fails on a setting or a request that the message names",

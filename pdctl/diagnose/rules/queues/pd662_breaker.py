@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import taken_back
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.lives import died
 from pdctl.diagnose.progress import moves, stall
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
+_FEW = 3  # openings that the restart of a worker explains
 _SETTLED = 60.0  # seconds in which a router finds workers that became ready
 _TESTS = (
     Hypothesis(
@@ -65,9 +67,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for router in _routers(facts):
         lines, state = list(router.traces.of("router.no_workers")), router.traces.last("router_breaker")
-        if not (lines or state == 1) or not _well(facts):
-            continue
         opened = list(router.traces.of("router.breaker_open"))
+        over = state != 1 and len(opened) <= _FEW and lines and taken_back(router, lines[-1])
+        if not (lines or state == 1) or over or not _well(facts):
+            continue
         clients = _errors(facts, router, "router.client_error")
         why = _why(facts, router, clients, bool(opened) or state == 1)
         if why is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import by_endpoint, taken_back
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.lives import died
@@ -32,6 +33,18 @@ def _never_taken(rule: Rule, router: Party, lines: list[Event], engines: list[st
     )
 
 
+_FEW = 3  # failed checks of one worker that its restart explains
+
+
+def _standing(router: Party, lines: list[Event]) -> list[Event]:
+    """Without those of workers that were taken back after a few failed checks."""
+    over = [
+        e for of_one in by_endpoint(lines).values() if len(of_one) <= _FEW and taken_back(router, of_one[-1])
+        for e in of_one
+    ]  # fmt: skip
+    return [e for e in lines if e not in over]
+
+
 @rule("PD666", "workers that work are struck off", Severity.WARNING, ["logs"], echo_of=["PD662"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A router calls workers unhealthy whose tokens come: its health check is too strict for a busy engine.
@@ -48,7 +61,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         return
     working = [e.name for e in facts.engines if moves(e.traces)]
     for router in facts.parties:
-        lines = list(router.traces.of("router.unhealthy"))
+        lines = _standing(router, list(router.traces.of("router.unhealthy")))
         if router.role != "router" or not lines:
             continue
         if len(working) < len(facts.engines):

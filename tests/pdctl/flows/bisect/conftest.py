@@ -12,6 +12,7 @@ from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet
 from tests.pdctl.flows.bisect.fleet import FEW, in_force, installed, write_noon
 from tests.pdctl.flows.conftest import Bench, fake_python
+from tests.pdctl.models import model_folder
 
 
 def deployed(bench: Bench) -> Bench:
@@ -29,7 +30,7 @@ def fresh(bench: Bench) -> Bench:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("noon")
-    (folder / "model").mkdir()
+    model_folder(folder / "model")
     init_fleet(folder / "fleet.toml", Wanted("test", str(folder / "model")))
     made = Bench(folder)
     made.edit('transport = "local"\n', f'transport = "local"\npython = "{fake_python(folder)}"\n')

@@ -17,6 +17,7 @@ from pdctl.flows.bisect.differences import Difference, compare, in_order
 from pdctl.flows.bisect.search import Verdict
 from pdctl.flows.context import Context
 from pdctl.flows.init import Wanted, init_fleet
+from tests.pdctl.models import model_folder
 
 DEADLINES = sorted({name for inner, outer, _ in deadline_order() for name in (inner, outer)})
 
@@ -54,7 +55,7 @@ def test_live_values_come_before_those_that_need_a_restart() -> None:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> Context:
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model")))
     return Context(load_fleet(tmp_path / "fleet.toml"))
 

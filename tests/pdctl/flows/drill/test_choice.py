@@ -13,6 +13,7 @@ from pdctl.fleet.profile import load_profile
 from pdctl.flows.drill.catalogue import DRILLS, chosen
 from pdctl.flows.drill.gate import edge_of
 from pdctl.flows.init import Wanted, init_fleet
+from tests.pdctl.models import model_folder
 
 
 def test_what_a_drill_expects_is_a_rule() -> None:
@@ -30,7 +31,7 @@ def test_drills_are_chosen_by_name_or_all_and_a_mistyped_one_is_told() -> None:
 
 
 def test_only_its_own_profile_makes_a_fleet_drillable(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
+    model_folder(tmp_path / "model")
     init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model"), decodes=2))
     fleet = load_fleet(tmp_path / "fleet.toml")
     folder = fleet.paths.profiles

@@ -119,4 +119,4 @@ def test_the_wedge_as_an_operator_sees_it_and_its_cure(smollm: Path, tmp_path: P
         pdctl("restart", "--co", "--yes")
         assert loaded(Exit.OK, "--rounds", "3")["all"]["ok"] == 9
     finally:
-        pdctl("down")
+        pdctl("down", "--yes")

@@ -1,0 +1,33 @@
+"""The sentence with which a process ended, out of the end of its log; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pdctl.units.logfile import MARK, STARTED
+
+# What pdctl's keeper and systemd write between the lines of the process itself.
+_SUPERVISOR = re.compile(
+    rf"{re.escape(MARK)}"
+    r"|^\S+\.service: |^(?:Starting|Started|Stopping|Stopped|Failed to start|Scheduled restart job)\b"
+)
+_STARTS = re.compile(rf"{re.escape(MARK)} \S+ {STARTED} |^Starting .*\bpdctl ")
+# The bundled engine's logger, and how it ends before it has one; then the word that it ends with.
+_ERROR = re.compile(r"^(?:[\d-]+ [\d:,]+ (?:ERROR|CRITICAL) [\w.]+|engine): (?P<said>.+)$")
+_ENDS = re.compile(r"^\S+ ends: (?P<why>.+?) \(exit \d+ \w+\)$")
+
+
+def last_life(lines: Sequence[str]) -> list[str]:
+    """What came since the process was started last; all of `lines` where they do not reach back to it."""
+    starts = [n for n, line in enumerate(lines) if _STARTS.search(line)]
+    return list(lines[starts[-1] if starts else 0 :])
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The last error that the process's last life logged, else the last line that it wrote; "" for none."""
+    own = [line for line in last_life(lines) if line.strip() and not _SUPERVISOR.search(line)]
+    errors = [found["said"] for line in own if (found := _ERROR.match(line))]
+    said = errors[-1] if errors else own[-1].strip() if own else ""
+    ends = _ENDS.match(said)
+    return (ends["why"] if ends else said).rstrip(".")

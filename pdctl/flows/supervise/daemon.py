@@ -1,0 +1,298 @@
+"""The supervisor's loop: look, judge, decide, act; one act at a time, and the looking goes on meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Set
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from pdctl.bundle.documents import Documents
+from pdctl.errors import PdctlError
+from pdctl.fleet.model import Engine, Fleet
+from pdctl.flows.changing import fleet_lock
+from pdctl.flows.context import Context
+from pdctl.flows.diagnose import diagnose_kept
+from pdctl.flows.foreign import mixed
+from pdctl.flows.supervise import evidence
+from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
+from pdctl.flows.supervise.switch import Standby, pause_of
+from pdctl.remote.fanout import begin
+from pdctl.remote.journal_read import list_runs, read_run
+from pdctl.supervisor.case import Case
+from pdctl.supervisor.clock import Clock, SystemClock
+from pdctl.supervisor.decide import Decision
+from pdctl.supervisor.incidents import Incidents
+from pdctl.supervisor.judge import FRONT, seen
+from pdctl.supervisor.live import Standing
+from pdctl.supervisor.observation import Observation
+from pdctl.supervisor.policy import Act, PolicyFile
+from pdctl.supervisor.states import State
+from pdctl.supervisor.ward import Notice, Roster, Ward
+
+# A look at the switches on the control host when nothing is wrong, seconds.
+SWITCHES = 30.0
+
+
+def roster(fleet: Fleet) -> Roster:
+    """What the supervisor looks after, as the fleet file has it."""
+    cells = {name: tuple(e.name for e in cell.engines) for name, cell in fleet.cells.items()}
+    roles = {unit.name: unit.role for unit in fleet.units()}
+    paired = (name for name, cell in fleet.cells.items() if mixed(cell) or _legacy(cell.engines))
+    return Roster(cells, roles, frozenset(paired))
+
+
+def _legacy(engines: tuple[Engine, ...]) -> bool:
+    return any(e.spec.legacy_bootstrap for e in engines)
+
+
+@dataclass
+class Switches:
+    """What the control host says: who holds the fleet, who paused us, whether the lease is ours."""
+
+    held: str = ""
+    paused: str = ""
+    attended: str | None = None
+    standby: bool = False
+    asked: float = float("-inf")
+
+
+@dataclass(frozen=True)
+class Running:
+    """The act under way."""
+
+    case: Case
+    decision: Decision
+    action: int
+    future: Future[Outcome]
+
+
+class Daemon:
+    """`look` gives one observation, `tell` takes notices. `tick` is one turn of the loop."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        policy: PolicyFile,
+        look: Callable[[], Observation],
+        tell: Callable[[Notice], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self.ctx, self.fleet, self.say = ctx, ctx.fleet, ctx.say
+        self._look, self._tell = look, tell
+        self.clock = clock or SystemClock()
+        self.store = Incidents(self.fleet.paths.supervisor)
+        self.ward = Ward(roster(self.fleet), policy, self.clock, self.store)
+        self.lease = Standby(ctx, self.say)
+        self.switches = Switches()
+        self.running: Running | None = None
+        self.seen: Observation | None = None
+        self._bundles: dict[str, Documents] = {}
+        self._half = half_way(self.fleet)
+
+    @property
+    def policy(self) -> PolicyFile:
+        return self.ward.policy
+
+    def tick(self) -> None:
+        """One look and what follows from it. Errors of the fleet are findings, not errors."""
+        self._settle_running()
+        self.seen = self._look()
+        self._ask_switches()
+        held = "" if self.running else self.switches.held
+        wanted = self.ward.look(self.seen, held)
+        if wanted:
+            self._diagnose(wanted)
+        for case in self._taken_urgent():
+            self._keep(case)
+        if self.running is None and self._may_act():
+            if self._half is not None:
+                self._go_on(self._half)
+            for case, decision in self.ward.decide()[:1] if self.running is None else ():
+                self._begin(case, decision)
+        for case in self._taken_urgent():
+            self._keep(case)
+        notices, self.ward.notices = self.ward.notices, []
+        for notice in notices:
+            self.say(f"{notice.kind}: incident {notice.incident}, {notice.cell or 'fleet'}: {notice.text}")
+            self._tell(notice)
+
+    def _taken_urgent(self) -> list[Case]:
+        urgent, self.ward.urgent = self.ward.urgent, []
+        return urgent
+
+    # switches
+
+    def _ask_switches(self) -> None:
+        """Every look while anything is wrong, else now and then: it costs a process on the control host."""
+        now, s = self.clock.now(), self.switches
+        calm = all(c.state in (State.SERVING, State.UNKNOWN) for c in self.ward.cases.values())
+        if calm and now - s.asked < SWITCHES:
+            return
+        try:
+            holder = None if self.running else fleet_lock(self.ctx).look()
+            pause, attended = pause_of(self.ctx).look()
+        except PdctlError as error:
+            self._switch("held", f"the control host cannot be asked: {error.message}")
+            return
+        s.asked = now
+        busy = holder is not None and not holder.stale
+        self._switch("held", holder.words() if busy and holder is not None else "")
+        self._switch("paused", pause.words() if pause is not None else "")
+        if s.attended is not None and attended != s.attended:
+            self.say("resumed by a person: what was given up may be tried again")
+            self.ward.attended()
+        s.attended = attended
+        s.standby = not self.lease.acquire()
+
+    def _switch(self, which: str, text: str) -> None:
+        """A text that changes with time (ages) is said once."""
+        was = getattr(self.switches, which)
+        if bool(was) is not bool(text):
+            self.say(f"{which}: {text}" if text else f"no longer {which}")
+        setattr(self.switches, which, text)
+
+    def _may_act(self) -> bool:
+        s = self.switches
+        return not (s.held or s.paused or s.standby)
+
+    # judging
+
+    def _diagnose(self, cells: Set[str]) -> None:
+        """The rules over everything that hosts and engines of these cells say."""
+        narrow = narrowed(self.fleet, cells)
+        with Context(narrow) as ctx:
+            report, documents = diagnose_kept(ctx)
+        owners = {e.name: e.cell for e in self.fleet.engines()}
+        found = seen(report, owners)
+        for cell in cells:
+            mine = [f for f in found if f.cell == cell]
+            self.ward.judged(cell, mine)
+            if mine:
+                self._bundles[cell] = documents
+            elif self.ward.cases[cell].incident is None:
+                self._bundles.pop(cell, None)
+
+    def _keep(self, case: Case) -> bool:
+        """The bundle that the case was judged by, as evidence; whether it was kept."""
+        documents = self._bundles.get(case.cell)
+        if documents is None or case.incident is None:
+            return False
+        p = self.policy.supervisor
+        try:
+            path = evidence.keep(self.fleet, documents, case.incident, p.evidence, p.evidence_mb)
+        except PdctlError as error:
+            self.say(error.message)
+            return False
+        self.ward.kept(case, str(path))
+        return True
+
+    # acting
+
+    def _go_on(self, half: HalfWay) -> None:
+        """Finish what a supervisor began that was killed, unless the cell serves all the same."""
+        self._half = None
+        if half.cell not in self.ward.roster.cells or self.ward.mended(half.cell):
+            self.say(
+                f"run {half.run} of an earlier supervisor died, and cell {half.cell} serves: left as it is"
+            )
+            return
+        why = f"run {half.run} of an earlier supervisor died half way: {half.step}"
+        self.say(why)
+        case = self.ward.half_way(half.cell, why)
+        self._diagnose({half.cell})
+        code = case.broken.code if case.broken else ""
+        self._begin(case, Decision(Act.CO_RESTART, half.cell, half.cell, code, half.cell, why), half.run)
+
+    def _begin(self, case: Case, decision: Decision, resumes: str = "") -> None:
+        """Evidence first: without it nothing is done."""
+        if not self._keep(case):
+            return
+        dry = self.policy.supervisor.mode == "dry-run"
+        action = self.ward.began(case, decision, dry)
+        if dry:
+            self.say(f"dry run: would {decision.words}: {decision.why}")
+            return
+        self.say(f"{decision.words}: {decision.why}")
+        terms = Terms(
+            incident=case.incident or 0,
+            others=self.ward.healthy(case.cell),
+            canary=self.policy.supervisor.canary,
+            lease=self.lease.check,
+        )
+        future = begin(lambda: act(self.fleet, decision, terms, self.say, resumes))
+        self.running = Running(case, decision, action, future)
+
+    def _settle_running(self) -> None:
+        running = self.running
+        if running is None or not running.future.done():
+            return
+        self.running = None
+        try:
+            outcome = running.future.result()
+        except Exception as error:  # noqa: BLE001 - a fault of ours must not end the supervisor half way
+            outcome = Outcome("failed", f"{type(error).__name__}: {error}")
+        self.say(f"{running.decision.words}: {outcome.outcome}: {outcome.detail}")
+        self.ward.ended(running.case, running.action, running.decision, outcome.outcome, outcome.detail)
+
+    def close(self, wait: Callable[[], None] = lambda: None) -> None:
+        """Let the act under way end, then give the lease back; `wait` is called meanwhile."""
+        while self.running is not None and not self.running.future.done():
+            wait()
+            threading.Event().wait(0.2)
+        self._settle_running()
+        self.lease.end()
+        self.store.close_file()
+
+
+@dataclass(frozen=True)
+class HalfWay:
+    """A co-restart that a supervisor did not live to end: the run, its cell, its last step."""
+
+    run: str
+    cell: str
+    step: str
+
+
+def half_way(fleet: Fleet) -> HalfWay | None:
+    """The newest run of this machine's journal, when it is such a one; whoever came after has seen to it."""
+    runs = [r for r in list_runs(fleet.paths.journal, 20) if not r.command.startswith("abort ")]
+    if not runs or runs[0].state not in ("died", "interrupted") or runs[0].again[:2] != ("restart", "--co"):
+        return None
+    run = read_run(fleet.paths.journal, runs[0].id)
+    if all(note.what != NOTE for note in run.notes):
+        return None
+    return HalfWay(run.id, run.again[2], run.steps[-1].what if run.steps else "nothing was begun")
+
+
+def narrowed(fleet: Fleet, cells: Set[str]) -> Fleet:
+    """The fleet with these cells alone, and the hosts that they and the router are on."""
+    if FRONT in cells or set(fleet.cells) <= set(cells):
+        return fleet
+    kept = {name: cell for name, cell in fleet.cells.items() if name in cells}
+    names = {e.host for cell in kept.values() for e in cell.engines} | {fleet.router.host, fleet.control}
+    hosts = {name: host for name, host in fleet.hosts.items() if name in names}
+    return replace(fleet, cells=kept, hosts=hosts)
+
+
+def summary(daemon: Daemon) -> Standing:
+    """What it does now, for the pages and the service manager."""
+    s, running = daemon.switches, daemon.running
+    waits = s.held and f"the fleet is held by {s.held}"
+    if not waits and s.standby:
+        waits = f"another supervisor acts: {daemon.lease.other}"
+    return Standing(
+        mode=daemon.policy.supervisor.mode,
+        paused=s.paused,
+        waits=waits,
+        acts=running.decision.words if running is not None else "",
+        cells={cell: str(case.state) for cell, case in daemon.ward.cases.items() if cell != FRONT},
+    )
+
+
+def words(standing: Standing) -> str:
+    """The same in one line."""
+    states = list(standing.cells.values())
+    cells = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    doing = standing.acts or standing.paused or standing.waits
+    return f"{doing}; {cells}" if doing else cells

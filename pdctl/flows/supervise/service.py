@@ -1,0 +1,102 @@
+"""The supervisor as a service: started, told to read its files again, told to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from pdctl.errors import PdctlError
+from pdctl.fleet.model import Fleet
+from pdctl.flows.changing import inputs
+from pdctl.flows.context import Context, Say
+from pdctl.flows.supervise.daemon import Daemon, summary, words
+from pdctl.flows.supervise.notices import Teller
+from pdctl.flows.supervise.watch import Watch
+from pdctl.supervisor.policy import PolicyFile, load_policy
+
+# The service manager gives so much more time for an act that is under way when it wants us to stop.
+LONGER = "EXTEND_TIMEOUT_USEC=30000000"
+
+
+class Service:
+    """`load` reads the fleet file; `tell` speaks to the service manager, `say` is the log.
+
+    `again` is set for the files to be read again; one with problems changes nothing. `page` makes a kept
+    bundle an HTML document.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Fleet],
+        say: Say,
+        tell: Callable[[str], None],
+        page: Callable[[Path], str] | None = None,
+    ) -> None:
+        self._load, self._say, self._tell, self._page = load, say, tell, page
+        self.stop, self.again = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        """Until `stop`. ConfigError for files that are wrong at the start."""
+        fleet = self._load()
+        policy = load_policy(fleet.paths.policy)
+        while not self.stop.is_set():
+            fleet, policy = self._with(fleet, policy)
+
+    def _with(self, fleet: Fleet, policy: PolicyFile) -> tuple[Fleet, PolicyFile]:
+        """Supervise until the end, or until there is another fleet file; what to go on with."""
+        p = policy.supervisor
+        with ExitStack() as stack:
+            ctx = stack.enter_context(Context(fleet, say=self._say))
+            looking = stack.enter_context(Context(fleet, say=self._say))
+            watch = Watch(looking, p.look_every, p.hosts_every, p.page, self._page)
+            stack.enter_context(watch)
+            teller = Teller(fleet.name, fleet.dir, policy.notify, self._say)
+            stack.callback(teller.close)
+            daemon = Daemon(ctx, policy, watch.look, teller.tell)
+            stack.callback(daemon.close, lambda: self._tell(LONGER))
+            count = len(list(fleet.engines()))
+            self._say(f"looks after {fleet.name}: {count} engines, mode {p.mode}")
+            self._tell("READY=1")
+            stamp = inputs(fleet)
+            held = False
+            while not self.stop.is_set():
+                began = time.monotonic()
+                daemon.tick()
+                watch.live.standing = summary(daemon)
+                self._tell(f"WATCHDOG=1\nSTATUS={words(watch.live.standing)}")
+                # Whoever held the fleet may have deployed another one.
+                freed, held = held and not daemon.switches.held, bool(daemon.switches.held)
+                if (self.again.is_set() or freed) and daemon.running is None:
+                    asked = self.again.is_set()
+                    self.again.clear()
+                    fresh = self._read(fleet, daemon.policy)
+                    if inputs(fresh[0]) != stamp or fresh[1].supervisor.page != p.page:
+                        self._say("the fleet's files have changed: begins again with them")
+                        return fresh
+                    if asked or fresh[1] != daemon.policy:
+                        self._say("read its policy again")
+                    daemon.ward.reform(fresh[1])
+                    teller.channels = fresh[1].notify
+                self._pause(daemon.policy.supervisor.look_every - (time.monotonic() - began))
+            self._tell("STOPPING=1")
+        return fleet, policy
+
+    def _read(self, fleet: Fleet, policy: PolicyFile) -> tuple[Fleet, PolicyFile]:
+        """Both files anew, or as they were where they have problems, which are said."""
+        try:
+            fresh = self._load()
+            return fresh, load_policy(fresh.paths.policy)
+        except PdctlError as error:
+            self._say(f"goes on with what it had: {error.message}")
+            for line in error.details:
+                self._say(f"  {line}")
+            return fleet, policy
+
+    def _pause(self, seconds: float) -> None:
+        """Until the next look, or until there is something to do."""
+        end = time.monotonic() + seconds
+        while not (self.stop.is_set() or self.again.is_set()) and (left := end - time.monotonic()) > 0:
+            self.stop.wait(min(left, 0.2))

@@ -1,0 +1,110 @@
+"""One cell under the supervisor's eyes: which findings it has and since when, what was done about them; pure.
+
+Durations are monotonic. A finding is confirmed by looks that follow one another: those that lie further apart
+than the policy's confirm_gap, and time in which nobody looked, confirm nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pdctl.supervisor.judge import Seen
+from pdctl.supervisor.policy import Act, PolicyFile
+from pdctl.supervisor.states import Event, Machine, State
+
+HOUR = 3600.0
+
+
+@dataclass
+class Standing:
+    """A finding that was there in every look from `first` to `last`."""
+
+    seen: Seen
+    first: float
+    last: float
+
+    @property
+    def age(self) -> float:
+        return self.last - self.first
+
+
+@dataclass(frozen=True)
+class Done:
+    """An action that was begun: by what, on whom, when."""
+
+    act: Act
+    target: str
+    at: float
+
+
+@dataclass
+class Case:
+    """`cell` is "" for what belongs to no cell. `incident` is the open incident's id, None while well.
+
+    `done` are the actions of the last hour, `tried` those of the present incident. Nothing is begun before
+    `not_before`. `broken` is why the last co-restart stopped half way, with what it was done for.
+    """
+
+    cell: str
+    machine: Machine
+    standing: dict[tuple[str, str], Standing] = field(default_factory=dict)
+    incident: int | None = None
+    done: list[Done] = field(default_factory=list)
+    tried: list[Done] = field(default_factory=list)
+    blind: str = ""
+    said: str = ""
+    not_before: float = 0.0
+    broken: Seen | None = None
+
+    @property
+    def state(self) -> State:
+        return self.machine.state
+
+    def look(self, found: Iterable[Seen], now: float, gap: float) -> bool:
+        """The findings of one look; whether the state changed."""
+        fresh: dict[tuple[str, str], Standing] = {}
+        for seen in found:
+            was = self.standing.get(seen.key)
+            first = was.first if was and now - was.last <= gap else now
+            fresh[seen.key] = Standing(seen, first, now)
+        self.standing, self.blind = fresh, ""
+        return self.machine.take(Event.SICK if fresh else Event.WELL, now)
+
+    def lost(self, why: str, now: float) -> bool:
+        """It cannot be judged now; whether that is news."""
+        self.standing, self.blind = {}, why
+        return self.machine.take(Event.BLINDED, now)
+
+    def unseen(self) -> None:
+        """Nobody looked for a while."""
+        self.standing = {}
+        self.machine.unseen()
+
+    def confirmed(self, policy: PolicyFile, now: float) -> bool:
+        """Whether a finding has stood long enough for anything to follow; whether that is news."""
+        if not any(s.age >= _first(policy, s.seen.code) for s in self.standing.values()):
+            return False
+        return self.machine.take(Event.CONFIRMED, now)
+
+    def begin(self, act: Act, target: str, now: float) -> None:
+        done = Done(act, target, now)
+        self.done = [d for d in self.done if now - d.at < HOUR] + [done]
+        self.tried.append(done)
+        self.machine.take(Event.BEGAN, now)
+
+    def forget(self) -> None:
+        """The incident is over."""
+        self.incident, self.tried, self.said, self.broken = None, [], "", None
+
+    def tries(self, act: Act, target: str) -> list[Done]:
+        return [d for d in self.tried if (d.act, d.target) == (act, target)]
+
+    def last_hour(self, act: Act, target: str, now: float) -> int:
+        return sum((d.act, d.target) == (act, target) and now - d.at < HOUR for d in self.done)
+
+
+def _first(policy: PolicyFile, code: str) -> float:
+    """How old a finding must be before anything follows from it."""
+    rungs = policy.rungs(code)
+    return min((rung.after for _, rung in rungs), default=policy.supervisor.person_after)

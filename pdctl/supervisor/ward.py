@@ -1,0 +1,371 @@
+"""All cells of a fleet as cases: what each look and each verdict changes, what is to be done, what is told.
+
+No process, host or clock is asked here: looks and verdicts come in, decisions go out, incidents are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from pdctl.supervisor.case import Case, Done
+from pdctl.supervisor.clock import Clock
+from pdctl.supervisor.decide import Decision, GivesUp, Waits, World, decide
+from pdctl.supervisor.incidents import Incidents, Moment
+from pdctl.supervisor.judge import FRONT, Seen, blind, cut_off, serves, suspicions, transfers
+from pdctl.supervisor.observation import EngineLook, Observation
+from pdctl.supervisor.policy import Act, NoticeKind, PolicyFile
+from pdctl.supervisor.states import Event, Machine, State
+
+# Given up or flapping: nobody acts, and only a long calm or a person ends it.
+RESTING = (State.PERSON, State.FLAPPING)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something to tell people, once."""
+
+    kind: NoticeKind
+    incident: int
+    cell: str
+    codes: tuple[str, ...]
+    text: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Roster:
+    """What the fleet file names: cell -> its engines, engine -> role, cells whose sides restart together."""
+
+    cells: Mapping[str, tuple[str, ...]]
+    roles: Mapping[str, str]
+    pairs: frozenset[str] = frozenset()
+
+
+class Ward:
+    """`notices` are taken by whoever sends them. `urgent` are cases that a bundle should be kept of now."""
+
+    def __init__(self, roster: Roster, policy: PolicyFile, clock: Clock, store: Incidents) -> None:
+        self.roster, self.policy, self._clock, self._store = roster, policy, clock, store
+        self.cases: dict[str, Case] = {}
+        self.engines: dict[str, Machine] = {}
+        self.notices: list[Notice] = []
+        self.urgent: list[Case] = []
+        self._before: Observation | None = None
+        self._looked: float | None = None
+        self._deep: float | None = None
+        self._moved: dict[str, float] = {}
+        self._serving: dict[str, str] = {}
+        for cell in (*roster.cells, FRONT):
+            self.cases[cell] = Case(cell, self._machine())
+        for name in roster.roles:
+            self.engines[name] = self._machine()
+        self._adopt()
+
+    def _machine(self) -> Machine:
+        p = self.policy.supervisor
+        return Machine(p.flaps, p.flap_window)
+
+    def _adopt(self) -> None:
+        """Go on where an earlier supervisor stopped: its incidents, and how often it has acted."""
+        now, wall = self._clock.now(), self._clock.wall()
+        for incident in self._store.recent(open_only=True):
+            case = self.cases.get(incident.cell)
+            if case is None or case.incident is not None:
+                self._store.close(incident.id, incident.state, "nothing of it is in the fleet file any more")
+                continue
+            case.incident = incident.id
+            if incident.state in RESTING:
+                case.machine.state, case.machine.since = State(incident.state), now
+            for action in self._store.actions(incident.id):
+                if action.outcome == "running":
+                    self._store.ended(action.id, "cut-off", "the supervisor ended meanwhile")
+                if action.action in set(Act) and action.outcome in ("done", "failed", "running"):
+                    # A date in the future is a clock that was set back: as if it were now.
+                    at = now - max(0.0, wall - action.at)
+                    case.tried.append(Done(Act(action.action), action.target, at))
+        for action in self._store.actions(last=500):
+            case = self._of(action.incident, action.target)
+            if case is not None and action.action in set(Act) and action.outcome in ("done", "failed"):
+                at = now - max(0.0, wall - action.at)
+                case.done.append(Done(Act(action.action), action.target, at))
+
+    def _of(self, incident: int | None, target: str) -> Case | None:
+        found = self._store.one(incident) if incident is not None else None
+        return self.cases.get(found.cell) if found else None
+
+    # looking
+
+    def look(self, seen: Observation, held: str = "") -> Set[str]:
+        """Take in one look; the cells that diagnose should look at now.
+
+        While somebody else holds the fleet (`held`) what is wrong is their doing: nothing is judged.
+        """
+        now, p = self._clock.now(), self.policy.supervisor
+        if self._looked is not None and now - self._looked > p.confirm_gap:
+            self._unseen()
+        before, self._before, self._looked = self._before, seen, now
+        if held:
+            self._unseen()
+            return frozenset()
+        self._engines(seen, now)
+        if why := cut_off(seen):
+            for case in self.cases.values():
+                self._lost(case, why, now)
+            return frozenset()
+        doubts = suspicions(before, seen)
+        self._movement(before, seen, now)
+        every = self._deep is None or now - self._deep >= p.diagnose_every
+        wanted = set()
+        for cell, case in self.cases.items():
+            engines = self._cells(seen).get(cell, ())
+            if why := blind(engines, seen):
+                self._lost(case, why, now)
+            elif case.state is State.ACTING:
+                continue
+            elif every or cell in doubts or case.standing or case.incident is not None:
+                wanted.add(cell)
+            elif case.state is not State.UNKNOWN or serves(engines) or cell == FRONT:
+                self._found(case, (), now)
+        if every:
+            self._deep = now
+        return wanted
+
+    def _cells(self, seen: Observation) -> Mapping[str, tuple[EngineLook, ...]]:
+        return seen.cells()
+
+    def _unseen(self) -> None:
+        for case in self.cases.values():
+            case.unseen()
+
+    def _engines(self, seen: Observation, now: float) -> None:
+        p = self.policy.supervisor
+        self._serving = {}
+        for engine in seen.engines:
+            machine = self.engines.setdefault(engine.name, self._machine())
+            well = engine.answered and engine.ready
+            machine.take(Event.WELL if well else Event.SICK, now)
+            if well:
+                self._serving[engine.name] = engine.role
+            elif machine.state is State.SUSPECT and now - machine.since >= p.confirm_gap:
+                machine.take(Event.CONFIRMED, now)
+            calm = p.flap_window if machine.state is State.FLAPPING else p.calm
+            if machine.calm(calm, now):
+                machine.take(Event.CALM, now)
+
+    def _movement(self, before: Observation | None, seen: Observation, now: float) -> None:
+        """Which cells have handed something over since the last look."""
+        if before is None:
+            return
+        old = {e.name: transfers(e) for e in before.engines}
+        for engine in seen.engines:
+            if transfers(engine) > old.get(engine.name, 0):
+                self._moved[engine.cell] = now
+
+    def judged(self, cell: str, found: Iterable[Seen]) -> None:
+        """What diagnose says of a cell that `look` had asked for."""
+        case = self.cases[cell]
+        if case.state is State.ACTING:
+            return
+        found = list(found)
+        if case.broken is not None and not self._mended(cell):
+            found = [case.broken, *(f for f in found if f.key != case.broken.key)]
+        self._found(case, found, self._clock.now())
+
+    def _mended(self, cell: str) -> bool:
+        """As `mended`; what was half way is whole then, with or without our doing."""
+        seen = self._before
+        if seen is None:
+            return False
+        front = seen.router
+        mine = set(self.roster.cells.get(cell, ()))
+        shut = front is not None and (
+            front.admission == "held" or any(e.cordoned for e in front.engines if e.instance in mine)
+        )
+        well = serves(seen.cells().get(cell, ())) and not shut
+        if well:
+            self.cases[cell].broken = None
+        return well
+
+    # what follows
+
+    def _lost(self, case: Case, why: str, now: float) -> None:
+        if case.lost(why, now):
+            self._note(case, "state", why)
+
+    def _found(self, case: Case, found: Iterable[Seen], now: float) -> None:
+        p = self.policy.supervisor
+        found = list(found)
+        if case.state is State.SETTLING and case.tried and found and now - case.machine.since < p.settle:
+            return
+        was = case.state
+        case.look(found, now, p.confirm_gap)
+        case.confirmed(self.policy, now)
+        if case.state in (State.ILL, *RESTING) and was is not case.state:
+            self._open(case)
+        if case.state is State.FLAPPING and was is not State.FLAPPING:
+            self._person(case, f"ill and well again {p.flaps} times in {p.flap_window:g} s")
+        calm = p.flap_window if case.state in RESTING else p.calm
+        if case.machine.calm(calm, now) and case.machine.take(Event.CALM, now):
+            self._close(case)
+        elif case.incident is not None and was is not case.state:
+            self._store.change(case.incident, state=case.state)
+
+    def _open(self, case: Case) -> None:
+        leads = [s.seen for s in sorted(case.standing.values(), key=lambda s: s.first)]
+        codes = tuple(dict.fromkeys(s.code for s in leads))
+        text = leads[0].summary if leads else str(case.state)
+        if case.incident is not None:
+            self._store.change(case.incident, self._moment("finding", text), codes=codes, state=case.state)
+            return
+        subject = case.cell or (leads[0].subject if leads else "fleet")
+        at = self._clock.wall()
+        case.incident = self._store.begin(case.cell, subject, codes, case.state, text, at)
+        self.notices.append(Notice("opened", case.incident, case.cell, codes, text, at))
+
+    def _close(self, case: Case) -> None:
+        if case.incident is None:
+            return
+        acts = ", ".join(f"{d.act} {d.target}" for d in case.tried)
+        text = f"well for {self.policy.supervisor.calm:g} s" + (f" after {acts}" if acts else " by itself")
+        at = self._clock.wall()
+        self._store.close(case.incident, State.SERVING, text, at)
+        self.notices.append(Notice("closed", case.incident, case.cell, self._codes(case), text, at))
+        case.forget()
+
+    def _person(self, case: Case, why: str) -> None:
+        self._note(case, "state", f"{State.PERSON}: {why}")
+        self.urgent.append(case)
+        if case.incident is not None:
+            self._store.change(case.incident, state=case.state)
+            at = self._clock.wall()
+            self.notices.append(Notice("person", case.incident, case.cell, self._codes(case), why, at))
+
+    def _codes(self, case: Case) -> tuple[str, ...]:
+        found = self._store.one(case.incident) if case.incident is not None else None
+        return found.codes if found else ()
+
+    def _moment(self, what: str, text: str) -> Moment:
+        return Moment(self._clock.wall(), what, text)
+
+    def _note(self, case: Case, what: str, text: str) -> None:
+        """Once until something else is said."""
+        if case.incident is not None and case.said != text:
+            case.said = text
+            self._store.change(case.incident, self._moment(what, text))
+
+    # acting
+
+    def decide(self) -> list[tuple[Case, Decision]]:
+        """What is due now, at most one act a cell."""
+        now = self._clock.now()
+        due = []
+        for case in self.cases.values():
+            if case.state is State.FLAPPING and self._stands(case):
+                case.machine.take(Event.GAVE_UP, now)
+                self._person(case, "it is ill again and again, and ill now")
+            what = decide(case, self.policy, self._world(case, now))
+            if isinstance(what, Decision):
+                due.append((case, what))
+            elif isinstance(what, Waits):
+                self._note(case, "note", what.why)
+            elif isinstance(what, GivesUp):
+                case.machine.take(Event.GAVE_UP, now)
+                self._person(case, what.why)
+        return due
+
+    def _stands(self, case: Case) -> bool:
+        return any(s.age >= self.policy.supervisor.person_after for s in case.standing.values())
+
+    def _world(self, case: Case, now: float) -> World:
+        well = (c for c, other in self.cases.items() if other.state is State.SERVING and c != FRONT)
+        moved = self._moved.get(case.cell)
+        return World(
+            now=now,
+            wall=self._clock.wall(),
+            healthy=frozenset(c for c in well if c != case.cell),
+            partial=moved is not None and now - moved < 3 * self.policy.supervisor.look_every,
+            units=self._serving,
+            roles=self.roster.roles,
+            pairs=self.roster.pairs,
+        )
+
+    def healthy(self, but: str) -> frozenset[str]:
+        return self._world(self.cases[but], self._clock.now()).healthy
+
+    def began(self, case: Case, decision: Decision, dry: bool = False) -> int:
+        """Note that it begins; the action's id. In a dry run nothing follows but the same limits."""
+        now = self._clock.now()
+        case.begin(decision.act, decision.target, now)
+        outcome = "dry-run" if dry else "running"
+        id = self._store.act(
+            case.incident, decision.act, decision.target, outcome, decision.why, self._clock.wall()
+        )
+        self._note(case, "action", f"{'would ' if dry else ''}{decision.words}: {decision.why}")
+        if case.incident is not None:
+            self._store.change(case.incident, state=case.state)
+        if dry:
+            case.machine.take(Event.ENDED, now)
+        return id
+
+    def ended(self, case: Case, id: int, decision: Decision, outcome: str, detail: str) -> None:
+        """What came of it: done, failed, or refused, which counts as no try."""
+        now = self._clock.now()
+        case.machine.take(Event.ENDED, now)
+        self._store.ended(id, outcome, detail)
+        self._note(case, "action", f"{decision.words}: {outcome}: {detail}")
+        if case.incident is not None:
+            self._store.change(case.incident, state=case.state)
+        if outcome == "refused":
+            case.tried.pop()
+            case.done.pop()
+            case.not_before = now + self.policy.supervisor.settle
+            return
+        case.standing = {}
+        at = self._clock.wall()
+        text = f"{decision.words}: {outcome}: {detail}"
+        if case.incident is not None:
+            self.notices.append(Notice("action", case.incident, case.cell, self._codes(case), text, at))
+        if decision.act is Act.CO_RESTART:
+            half = Seen(
+                decision.code,
+                decision.subject,
+                case.cell,
+                decision.touches,
+                f"the co-restart stopped: {detail}",
+            )
+            case.broken = half if outcome == "failed" else None
+
+    def half_way(self, cell: str, why: str) -> Case:
+        """A co-restart of an earlier supervisor stopped half way: the cell is ill, whatever it looks like."""
+        case, now = self.cases[cell], self._clock.now()
+        known = self._codes(case)
+        case.broken = Seen(known[0] if known else "PD201", cell, cell, frozenset({cell}), why)
+        case.look([case.broken], now, self.policy.supervisor.confirm_gap)
+        case.machine.take(Event.CONFIRMED, now)
+        self._open(case)
+        return case
+
+    def mended(self, cell: str) -> bool:
+        """Whether the cell serves, as the newest look has it: ready engines that nothing holds back."""
+        return self._mended(cell)
+
+    def kept(self, case: Case, path: str) -> None:
+        """A bundle was kept for it."""
+        if case.incident is not None:
+            self._store.change(case.incident, self._moment("note", f"evidence: {path}"), evidence=path)
+
+    def attended(self, by: str = "") -> None:
+        """A person has looked after the fleet: what was given up may be tried again."""
+        for case in self.cases.values():
+            case.tried, case.not_before = [], 0.0
+            if case.machine.take(Event.ATTENDED, self._clock.now()):
+                self._note(case, "state", f"{Event.ATTENDED}{': ' + by if by else ''}")
+                if case.incident is not None:
+                    self._store.change(case.incident, state=case.state)
+
+    def reform(self, policy: PolicyFile) -> None:
+        """Another policy from now on; what was seen and done stays."""
+        self.policy = policy
+        for machine in (*(c.machine for c in self.cases.values()), *self.engines.values()):
+            machine.flaps, machine.window = policy.supervisor.flaps, policy.supervisor.flap_window
