@@ -4,7 +4,7 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
 
-.PHONY: demo hosts browser test test-hosts test-slow faults cases soak lint bench docs clean
+.PHONY: demo hosts browser test test-hosts test-slow faults cases kernels gpu soak lint bench docs clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PY) -m venv $(VENV)
@@ -18,9 +18,13 @@ demo: $(STAMP)
 hosts:
 	sh tests/hosts/setup.sh
 
+# What failed runs once more, alone: a fault of the code fails again, a test that lost a race for the machine
+# is named in the output, and wants mending.
+FAST := -m "not soak and not slow" --ignore=tests/hosts
 test: $(STAMP)
 	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m pytest -m "not soak and not slow" -n 3 --dist loadfile --ignore=tests/hosts
+	$(BIN)/python -m pytest $(FAST) -n 3 --dist loadfile || { test $$? = 1 && echo "Once more, alone:" && \
+	  $(BIN)/python -m pytest $(FAST) -x -v --last-failed --last-failed-no-failures none; }
 
 # On booted throw-away hosts, with real SSH and systemd; a run of its own, because both take their time.
 test-hosts: $(STAMP) hosts
@@ -48,6 +52,15 @@ cases: $(STAMP) browser
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m tests.cases --live
 	$(BIN)/python -m pytest -m slow tests/pdctl/flows/test_public_router.py tests/pdctl/flows/test_vllm_pair.py
+
+# Every kernel in Triton's interpreter under the sanitizer, built for every architecture, and every planted fault.
+kernels: $(STAMP)
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 tests/kernels/interp
+	$(BIN)/python -m pytest -n 2 tests/kernels
+
+# The same comparisons on this machine's GPU, then times; says so where there is none.
+gpu: $(STAMP)
+	$(BIN)/python -m tests.kernels.gpu
 
 # Mixed load with random faults for SOAK_MINUTES (60), from SOAK_SEED (drawn and printed).
 soak: $(STAMP)
