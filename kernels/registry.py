@@ -34,17 +34,20 @@ class Op:
 
 
 _TABLE = (
+    Op("compress", ("compress",)),
+    Op("index_k", ("write_index_k", "verify_index_k")),
+    Op("index_logits", ("index_logits",)),
+    Op("kv_pack", ("kv_pack", "kv_unpack")),
     Op("kv_write", ("kv_rows", "kv_write"), "one indexed copy of torch is one launch"),
     Op("linear", ("pack", "linear"), "a matrix product is the vendor's library"),
-    Op("page_checksum", ("page_checksum",), "the torch reference runs there"),
+    Op("mla_decode", ("mla_decode",)),
+    Op("page_checksum", ("page_checksum",)),
     Op("paged_decode_attention", ("plan_decode", "paged_decode_attention")),
-    Op(
-        "paged_prefill_attention",
-        ("plan_prefill", "paged_prefill_attention"),
-        "the torch reference runs there",
-    ),
+    Op("paged_prefill_attention", ("plan_prefill", "paged_prefill_attention")),
     Op("rms_norm", ("rms_norm",)),
     Op("rope", ("rope", "rope_inverse")),
-    Op("sample", ("greedy", "sample_row"), "the torch reference runs there"),
+    Op("sample", ("greedy",)),
+    Op("sparse_decode", ("sparse_decode",)),
+    Op("topk", ("topk",)),
 )
 OPS = {op.name: op for op in _TABLE}

@@ -19,6 +19,9 @@ from engine.text.model import TextModel
 
 # Text longer than this is tokenised in a thread, so that other streams keep moving.
 _THREAD_FROM = 4096
+# Roles of the OpenAI API, and what chat templates call them: "developer" is its newer word for "system".
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_OF_TOOLS = ("tool", "function")
 
 
 @dataclass(frozen=True)
@@ -77,19 +80,26 @@ async def _tokens(name: str, prompt: str | list[int], text: TextModel, window: i
     return tokens
 
 
-def _plain_content(message: dict[str, Any], at: str) -> dict[str, Any]:
-    """The message with its content as one string; ParamError for what is not text."""
-    if not isinstance(message.get("role"), str):
-        raise ParamError(f"{at}.role", "A message needs a role.")
+def _message(message: dict[str, Any], at: str) -> dict[str, Any]:
+    """The message as chat templates know it, its content one string; ParamError for what is not that."""
+    role = message.get("role")
+    of_tools = (
+        ["role"] if role in _OF_TOOLS else [n for n in ("tool_calls", "function_call") if message.get(n)]
+    )
+    if of_tools:
+        raise ParamError(f"{at}.{of_tools[0]}", "Tools are not supported.", "not_supported")
+    if not isinstance(role, str) or role not in ROLES:
+        what = f"{role!r} is not a role." if isinstance(role, str) else "A message needs a role."
+        raise ParamError(f"{at}.role", what, hint=f"Roles are {', '.join(ROLES)}.")
     content = message.get("content")
-    if isinstance(content, list):
+    if isinstance(content, list) and content:
         parts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else None for p in content]
         if not all(isinstance(p, str) for p in parts):
             raise ParamError(f"{at}.content", "Only text content is supported.", "not_supported")
         content = "".join(str(p) for p in parts)
-    if content is not None and not isinstance(content, str):
+    if not isinstance(content, str):
         raise ParamError(f"{at}.content", "The content of a message must be text.")
-    return {**message, "content": content if content is not None else ""}
+    return {**message, "role": ROLES[role], "content": content}
 
 
 def _sampling(
@@ -174,10 +184,10 @@ class Preparer:
 
     async def chat(self, id: str, body: ChatBody) -> Call:
         self._served(body.model)
-        messages = [_plain_content(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+        messages = [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
         size = sum(len(m["content"]) for m in messages)
         _fits(self._text.least_tokens(size), self._client.info.max_model_len)
-        tokens = await _off_loop(size, lambda: self._text.chat(messages, body.tools))
+        tokens = await _off_loop(size, lambda: self._text.chat(messages))
         wanted = body.max_completion_tokens or body.max_tokens or self._client.info.max_model_len
         return self._openai(self._request(id, body, tokens, body, wanted), body)
 

@@ -73,7 +73,6 @@ class ChatBody(OpenAIBody, kw_only=True):
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Top | None = None
-    tools: list[dict[str, Any]] | None = None
 
 
 class SamplingParams(msgspec.Struct, kw_only=True):
@@ -96,8 +95,9 @@ class GenerateBody(Bootstrap, kw_only=True):
     rid: str | None = None
 
 
-# Options this engine does not have, with the values that ask for nothing. Another value would change the
-# answer, so it is refused rather than ignored; null is always fine.
+# Options this engine does not have, of the OpenAI API and of what vLLM and SGLang add to it, with the values
+# that ask for nothing. Another value would change the answer, so it is refused rather than ignored; null is
+# always fine. What could change no answer (user, metadata, store, service_tier, prediction) is not here.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "n": (1,),
     "best_of": (1,),
@@ -115,6 +115,44 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "min_new_tokens": (0,),
     "logit_bias": ({},),
     "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "modalities": (["text"],),
+    "audio": (),
+    "web_search_options": (),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "documents": ([],),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "use_beam_search": (False,),
+    "length_penalty": (1,),
+    "typical_p": (1,),
+    "bad_words": ([],),
+    "allowed_token_ids": (),
+    "stop_regex": ("", []),
+    "include_stop_str_in_output": (False,),
+    "no_stop_trim": (False,),
+    "skip_special_tokens": (True,),
+    "truncate_prompt_tokens": (),
+    "structured_outputs": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "json_schema": (),
+    "regex": (),
+    "ebnf": (),
+    "structural_tag": (),
+    "custom_logit_processor": (),
+    "lora_path": (),
+    "input_embeds": (),
+    "image_data": (),
+    "audio_data": (),
+    "video_data": (),
+    "return_hidden_states": (False,),
 }
 
 
@@ -123,4 +161,6 @@ def refuse_unsupported(document: dict[str, Any], prefix: str = "", taken: tuple[
     for name, neutral in _NEUTRAL.items():
         value = document.get(name)
         if value is not None and value not in neutral and name not in taken:
-            raise ParamError(f"{prefix}{name}", f"{prefix}{name} is not supported.", "not_supported")
+            instead = "".join(f" or send {msgspec.json.encode(v).decode()}" for v in neutral[:1])
+            text = f"{prefix}{name} is not supported."
+            raise ParamError(f"{prefix}{name}", text, "not_supported", f"Leave it out{instead}.")

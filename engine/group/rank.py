@@ -37,9 +37,9 @@ def die_with_parent() -> None:
 
 
 def load(config: EngineConfig, rank: int) -> ModelRunner:
-    """This rank's shard and KV pool, in the group's collectives."""
+    """This rank's shard and KV pool, in the group's collectives; ModelError when no number comes of it."""
     comm = Comm(rank, config.tp, config.store, config.device)
-    return ModelRunner(
+    runner = ModelRunner(
         Path(config.model),
         dtype=config.dtype,
         device=config.device,
@@ -49,6 +49,8 @@ def load(config: EngineConfig, rank: int) -> ModelRunner:
         page_size=config.page_size,
         pages=config.pages,
     )
+    runner.prove()
+    return runner
 
 
 def parser() -> argparse.ArgumentParser:

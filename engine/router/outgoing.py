@@ -37,13 +37,11 @@ class Outgoing:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def chunk(self, data: bytes) -> int:
-        """Pass stream bytes on; how many events of the answer that were. RequestError for an error event."""
+        """Pass stream bytes on; how many events of the answer that were. An error event is in `stream`."""
         before = self.stream.events
         passed = self.stream.feed(data)
         if passed:
             await self._body(passed, more=True)
-        if self.stream.error is not None:
-            raise self.stream.error
         return self.stream.events - before
 
     async def end(self, data: bytes = b"") -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from engine.core.errors import ConfigError, ModelError
-from engine.core.types import Batch, Shape
+from engine.core.types import Batch, Shape, Slice
 from engine.layers.shard import Comm, Shard
 from engine.models import Llama
 from engine.runner.planning import Planner
@@ -61,9 +61,24 @@ class ModelRunner:
             page_size=page_size,
             itemsize=kind.itemsize,
         )
+        self._folder = model_dir
         self.max_model_len = config.max_position
         self.digest = model_digest(model_dir)
         self.eos = config.eos
+
+    def prove(self) -> None:
+        """One step in the last page, which belongs to nobody: ModelError when what it gives is no number.
+
+        Every rank calls it. Damaged weights can be finite numbers, each by itself.
+        """
+        pages = [self.pool.shape[0] - 1]
+        logits = self.run(Batch(0, [Slice([0], 0, pages, sample=True)]))
+        if logits is not None and not logits.isfinite().all():
+            raise ModelError(
+                "weights_damaged",
+                f"The weights in {self._folder} are damaged: the model's logits are not finite numbers.",
+                "Fetch or convert the model again.",
+            )
 
     def run(self, batch: Batch) -> torch.Tensor | None:
         """One step: writes the batch's KV into the pool, returns logits of the slices that ask for them.

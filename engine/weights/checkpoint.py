@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from engine.core.errors import ModelError
 from engine.weights.jsonfile import read_json
+from engine.weights.sound import sound
 
 _AGAIN = "Fetch or convert the model again."
 
@@ -17,7 +18,7 @@ _AGAIN = "Fetch or convert the model again."
 class Checkpoint:
     """model.safetensors, or the shards of model.safetensors.index.json; files are mapped, not read.
 
-    A file that is missing, truncated or lacks a tensor is a ModelError naming it.
+    A file that is missing, truncated, lacks a tensor or holds what can be none is a ModelError naming it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,16 +41,16 @@ class Checkpoint:
         return set(self._where)
 
     def whole(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        return self._slice(name, shape)[:]
+        return self._read(name, shape, slice(None))
 
     def rows(self, name: str, shape: tuple[int, ...], start: int, stop: int) -> torch.Tensor:
         """[stop - start, ...] of a tensor whose whole shape is `shape`."""
-        return self._slice(name, shape)[start:stop]
+        return self._read(name, shape, slice(start, stop))
 
     def columns(self, name: str, shape: tuple[int, ...], start: int, stop: int) -> torch.Tensor:
-        return self._slice(name, shape)[:, start:stop]
+        return self._read(name, shape, (slice(None), slice(start, stop)))
 
-    def _slice(self, name: str, shape: tuple[int, ...]) -> Any:
+    def _read(self, name: str, shape: tuple[int, ...], part: Any) -> torch.Tensor:
         file = self._where.get(name)
         if file is None:
             raise ModelError("tensor_missing", f"{self.folder} has no tensor {name}.", _AGAIN)
@@ -66,7 +67,7 @@ class Checkpoint:
                 f"but config.json asks for {list(shape)}.",
                 _AGAIN,
             )
-        return view
+        return sound(view[part], name, self.folder / file)
 
     def _file(self, name: str) -> Any:
         if name not in self._open:

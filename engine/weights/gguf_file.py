@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from engine.core.errors import ModelError
+from engine.weights.sound import sound
 
 _AGAIN = "Fetch the file again."
 
@@ -78,7 +79,7 @@ class GgufFile:
                 "Use a file quantised as Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, a K-quant, F16, BF16 or F32.",
             ) from None
         array = np.array(values, dtype=np.float32).reshape(self.shape(name))
-        return torch.from_numpy(array).to(self.dtype(name))
+        return sound(torch.from_numpy(array).to(self.dtype(name)), name, self.path)
 
     def _find(self, name: str) -> Any:
         found = self._tensors.get(name)

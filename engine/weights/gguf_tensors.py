@@ -70,5 +70,8 @@ def _renamed(file: GgufFile, name: str) -> str:
 def _unpermuted(file: GgufFile, name: str, heads: int) -> torch.Tensor:
     """[rows, ...] with each head's interleaved rows put back into two halves."""
     w = file.tensor(name)
+    if w.shape[0] % (2 * heads):
+        text = f"{file.path} is damaged: {name} has {w.shape[0]} rows, no multiple of two for {heads} heads."
+        raise ModelError("gguf_damaged", text, "Fetch the file again.")
     halves = w.reshape(heads, w.shape[0] // heads // 2, 2, *w.shape[1:])
     return halves.swapaxes(1, 2).reshape(w.shape).contiguous()

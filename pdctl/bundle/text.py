@@ -15,7 +15,7 @@ PACKED = re.compile(r"\.(?:gz|bz2|xz)$")
 _OPEN: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".gz": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
     ".bz2": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
-    ".xz": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),
+    ".xz": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115 - closed by `read`
 }
 _OTHERS = re.compile(r"\.(?P<form>zst|zstd|lz4|zip|7z|rar|Z|br|tgz|tar)$")
 _CHUNK = 1 << 20
@@ -42,7 +42,8 @@ def read(file: IO[bytes], name: str, most: int) -> tuple[str, bool]:
     if (packed := PACKED.search(name)) is None:
         return _plain(file, most)
     try:
-        return _stream(_OPEN[packed[0]](file), most)
+        with _OPEN[packed[0]](file) as unpacked:
+            return _stream(unpacked, most)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UnreadError(f"cannot be unpacked: {error}") from None
 

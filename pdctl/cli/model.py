@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pdctl.cli.session import session
+from pdctl.exits import Exit
 from pdctl.flows.model import known_models, list_models, pull
 from pdctl.render.progress import Progress
 from pdctl.render.table import show_json, show_table
@@ -36,9 +37,10 @@ def pull_command(
 def list_command(
     ctx: typer.Context,
     check: Annotated[bool, typer.Option("--check", help="Read every byte against its digest.")] = False,
-) -> None:
-    """Known models, and what the cache has of each."""
+) -> Exit:
+    """Known models, and what the cache has of each. With --check exit 3 when one is damaged."""
     found = list_models(check)
+    damaged = [m.name for m in found if m.state == "damaged"]
     if session(ctx).json:
         rows = [{**vars(m), "path": str(m.path), "licence": known_models()[m.name].licence} for m in found]
         show_json({"schema": 1, "models": rows})
@@ -47,3 +49,6 @@ def list_command(
             (m.name, m.state, f"{m.size >> 20} MiB" if m.size else None, m.path, m.description) for m in found
         ]
         show_table(("model", "cached", "size", "path", "what"), rows_of_text)
+        for name in damaged:
+            print(f"`pdctl model pull {name}` repairs it.")
+    return Exit.FINDINGS if check and damaged else Exit.OK

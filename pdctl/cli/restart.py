@@ -13,7 +13,6 @@ from pdctl.fleet.model import Cell, Engine, Router
 from pdctl.fleet.names import nearest
 from pdctl.flows.co_restart.states import LOAD
 from pdctl.flows.context import Context
-from pdctl.flows.deployed import refuse_undeployed
 from pdctl.flows.restart import co_restart_cell, restart_unit
 from pdctl.render.co_restart import show
 from pdctl.render.table import show_json
@@ -53,7 +52,6 @@ def command(
     with s.context() as context:
         if co:
             cell = _cell(context, name)
-            refuse_undeployed(context, cell.engines)
             confirm(f"{_together_means(context, cell)} Go on?", yes)
             return _together(context, cell, (drain, wait), s.json, lock_wait)
         if name is None:
@@ -61,7 +59,6 @@ def command(
         if name in context.fleet.cells and name not in (u.name for u in context.fleet.units()):
             raise ConfigError("cell_alone", f"{name} is a cell.", f"Run `pdctl restart --co {name}`.")
         unit = context.fleet.unit(name)
-        refuse_undeployed(context, [unit])
         confirm(f"{risk(context, unit)} Restart {unit.name} alone?", yes)
         return _alone(context, unit, LOAD if wait is None else wait, s.json, lock_wait)
 

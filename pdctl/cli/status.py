@@ -10,8 +10,10 @@ import typer
 from pdctl.cli.session import session
 from pdctl.exits import Exit
 from pdctl.flows.status import collect_status
-from pdctl.render.status import show_status, watch_status
+from pdctl.render.status import show_status
 from pdctl.render.table import show_json
+from pdctl.render.watch import watch_status
+from pdctl.supervisor.trend import Trends
 
 
 def command(
@@ -23,7 +25,7 @@ def command(
     s = session(ctx)
     with s.context() as context:
         if watch and not s.json:
-            watch_status(lambda: collect_status(context), every)
+            watch_status(lambda: collect_status(context), Trends(context.fleet.paths.supervisor), every)
         status = collect_status(context)
         while watch:
             show_json(status.document())

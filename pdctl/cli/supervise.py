@@ -10,7 +10,9 @@ import typer
 
 from pdctl.cli.session import session
 from pdctl.exits import Exit
+from pdctl.flows.diagnose import judge_bundle
 from pdctl.flows.supervise.service import Service
+from pdctl.render.html.page import page
 from pdctl.units.notify import tell
 
 
@@ -20,7 +22,7 @@ def command(ctx: typer.Context) -> Exit:
     SIGHUP reads policy.toml and the fleet file again; SIGTERM lets an act under way end first.
     """
     s = session(ctx)
-    service = Service(s.fleet, _say, tell)
+    service = Service(s.fleet, _say, tell, lambda path: page(judge_bundle(path)))
 
     def on(number: int, frame: FrameType | None) -> None:
         (service.again if number == signal.SIGHUP else service.stop).set()

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 NAMES = (
     *("engine_state", "router_state", "router_requests", "diagnose", "check"),
-    *("bundle_manifest", "bundle_fleet", "bisect", "load"),
+    *("bundle_manifest", "bundle_fleet", "bisect", "load", "incidents", "supervisor_now"),
 )
 
 

@@ -14,6 +14,10 @@ _COLLECTIVE = re.compile(
 # Frames of libraries: the call site is the first frame outside of them.
 _LIBRARY = re.compile(r"torch/|torch\.|c10d|nccl|gloo|libc|pthread|threading\.py|selectors\.py")
 _MAIN = re.compile(r"main", re.I)
+# A connector that waits for KV inside a step.
+_RECEIVE = re.compile(
+    r"(?i)\b(?:recv|receive|wait_for|start_load)_?(?:tensor|kv|layer|blocks?)\w*\b.*(?:connector|kv_transfer|p2p)"
+)
 
 
 @dataclass(frozen=True)
@@ -42,3 +46,8 @@ def sites(traces: Traces) -> dict[Site, list[str]]:
         main = next((s for s in stacks if _MAIN.search(s.thread)), stacks[0])
         found[site(main)].append(process)
     return dict(found)
+
+
+def receiving(traces: Traces) -> str:
+    """The frame in which a thread waits for KV of its peer; "" when none does, or no stacks were taken."""
+    return next((f for s in traces.stacks for f in s.frames if _RECEIVE.search(f)), "")

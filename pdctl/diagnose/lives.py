@@ -79,7 +79,10 @@ def raised(traces: Traces) -> list[Event]:
 _ABOVE = 60  # lines in which a library says what made the exception
 _NEAR = 30.0  # seconds
 _HEAD = re.compile(
-    r"^.{0,120}?\b(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\b[:\s|\]]*|^.{0,100}?\.(?:cpp|cc|cu|c|h|py):\d+[\]:)\s]+"
+    r"^\[\d{10}\.\d+\].{0,80}? UCX +\w+ +"
+    r"|^\[[\d/:-]+\] \[TRT-LLM\](?: \[RANK \d+\])? \[E\] "
+    r"|^.{0,120}?\b(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\b[:\s|\]]*"
+    r"|^.{0,100}?\.(?:cpp|cc|cu|c|h|py):\d+[\]:)\s]+"
 )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from pdctl.diagnose.facts import EngineView, Facts, RouterView
+from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.needs import NO_ENVIRON, NO_LOG, NO_READINGS, NO_SETTINGS, QUIET
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.words import count, listed
-from pdctl.facts.missing import known
 
 # What a person could add or make readable, by the reason that it was missed for.
 _TO_GIVE = {NO_LOG: "log", NO_READINGS: "metrics", NO_SETTINGS: "command line", NO_ENVIRON: "environment"}
@@ -37,6 +36,4 @@ def unjudged(report: Report) -> list[str]:
 def _tells_itself(facts: Facts, name: str) -> bool:
     """The bundled engine and router say in their state what others say in logs and flags."""
     view = facts.party(name)
-    if not isinstance(view, EngineView | RouterView):
-        return False
-    return view.traces.kind == "bundled" or (known(view.state) and view.state.kind == "bundled")
+    return view is not None and view.traces.kind == "bundled"

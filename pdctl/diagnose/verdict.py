@@ -1,9 +1,9 @@
 """From findings to one answer: effects attached to their cause, roots in order, one leader; pure.
 
 An effect hangs on its cause: by its rule's echo_of, and a fallback rule's finding on what knows the lines
-that it quotes, else on whatever else touches it and is not younger. Order of roots: errors before warnings; trigger, amplifier, effect; certain before
-uncertain; more effects first; older first. When the leader is not certain of its cause, the answer is its
-live hypotheses, each with its cheapest test.
+that it quotes, else on whatever else touches it and is not younger. Order of roots: errors before warnings;
+trigger, amplifier, effect; certain before uncertain; more effects first; older first. When the leader is not
+certain of its cause, the answer is its live hypotheses, each with its cheapest test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model as it lies on a host: whether it can be loaded, and into how many ranks it can be shared."""
+"""A model as it lies on a host: whether it can be loaded, how it can be shared out, what its KV takes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Model:
-    """`wrong` is a clause that says what keeps it from being loaded, "" for nothing that can be seen;
-    `kv_heads` None where that is not known."""
+    """`wrong` is a clause that says what keeps it from being loaded, "" for nothing that can be seen.
+    `kv_heads`, and `kv_values`, which is how many numbers a token's KV has, are None where not known."""
 
     there: bool
     wrong: str = ""
     kv_heads: int | None = None
+    kv_values: int | None = None
 
     def serves(self, tp: int) -> bool:
         """Whether so many ranks can share it, as far as is known: each needs a key/value head."""
@@ -26,6 +27,10 @@ def request(path: str) -> dict[str, dict[str, str]]:
 
 
 def parse(row: Mapping[str, Any]) -> Model:
-    config = row["config"]
-    heads = config.get("num_key_value_heads") or config.get("num_attention_heads")
-    return Model(row["kind"] != "absent", row["wrong"], heads if isinstance(heads, int) else None)
+    config = {key: n for key, n in row["config"].items() if isinstance(n, int) and n > 0}
+    heads = config.get("num_attention_heads")
+    kv_heads = config.get("num_key_value_heads", heads)
+    layers, hidden = config.get("num_hidden_layers"), config.get("hidden_size")
+    size = config.get("head_dim") or (hidden // heads if hidden and heads else None)
+    values = 2 * layers * kv_heads * size if layers and kv_heads and size else None
+    return Model(row["kind"] != "absent", row["wrong"], kv_heads, values)

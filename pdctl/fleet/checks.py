@@ -112,7 +112,7 @@ def _profiles(file: TomlFile, spec: FleetFile) -> None:
 
 
 # The engine's own defaults, which stand where a key is left out, and the fewest pages that it takes.
-_PAGE_SIZE, _DTYPE, _MAX_RUNNING, _TOKEN_BUDGET = 16, "float32", 16, 512
+PAGES, PAGE_SIZE, _DTYPE, _MAX_RUNNING, _TOKEN_BUDGET = 1024, 16, "float32", 16, 512
 _LEAST_PAGES = 4
 
 
@@ -126,10 +126,10 @@ def _agree(file: TomlFile, keys: Keys, engines: dict[str, EngineTable]) -> None:
             text = f"is {mine}, but {first} of this cell has {wanted}; no KV could pass."
             file.problem((*keys, "engines", name, "dtype"), text)
         for peer, other in engines.items():
-            small, large = sorted((engine.page_size or _PAGE_SIZE, other.page_size or _PAGE_SIZE))
+            small, large = sorted((engine.page_size or PAGE_SIZE, other.page_size or PAGE_SIZE))
             if (engine.role, other.role) == ("decode", "prefill") and large % small:
-                text = f"is {engine.page_size or _PAGE_SIZE}, but {peer} of this cell has "
-                text += f"{other.page_size or _PAGE_SIZE}; one must be a multiple of the other."
+                text = f"is {engine.page_size or PAGE_SIZE}, but {peer} of this cell has "
+                text += f"{other.page_size or PAGE_SIZE}; one must be a multiple of the other."
                 file.problem((*keys, "engines", name, "page_size"), text)
                 break
 

@@ -99,7 +99,7 @@ class Engine:
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}:{self.port}"
+        return http_url(self.address, self.port)
 
     @property
     def bootstrap(self) -> str | None:
@@ -134,11 +134,16 @@ class Router:
 
     @property
     def url(self) -> str:
-        return f"http://{self.address}:{self.port}"
+        return http_url(self.address, self.port)
 
     @property
     def ports(self) -> tuple[int, ...]:
         return (self.port,)
+
+
+def http_url(address: str, port: int) -> str:
+    """An IPv6 address stands in brackets."""
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
 def no_router(host: str) -> RouterTable:

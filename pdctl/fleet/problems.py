@@ -103,6 +103,8 @@ def _sentence(model: type[BaseModel], keys: Keys, item: Any, bad_key: bool) -> s
         return f"unknown key. {nearest(keys[-1], _names_at(model, keys[:-1]))}".strip()
     if kind == "literal_error":
         valid = ctx["expected"].replace(" or ", ", ").replace("'", "")
+        if str(item["input"]) in valid.split(", "):
+            return f"must be {item['input']} without quotes."
         near = difflib.get_close_matches(str(item["input"]), valid.split(", "), 1)
         return f"must be one of {valid}." + (f" Did you mean {near[0]}?" if near else "")
     if kind == "string_pattern_mismatch":

@@ -26,12 +26,14 @@ class Strict(BaseModel):
 class FleetTable(Strict):
     """`retain` counts the older deployments kept beside the newest one, over all hosts.
 
-    `control` is the host that holds the fleet's lock; the router's when left out.
+    `control` is the host that holds the fleet's lock; the router's when left out. `supervise`: a deploy
+    starts the supervisor there.
     """
 
     name: Name
     profile: Name = "default"
     drill: bool = False
+    supervise: bool = False
     retain: Annotated[int, Field(ge=0)] = 3
     control: str | None = None
 

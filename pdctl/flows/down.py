@@ -13,6 +13,7 @@ from pdctl.facts.ports import request as port_request
 from pdctl.flows.asking import ask_host
 from pdctl.flows.changing import doing
 from pdctl.flows.context import Context, silent
+from pdctl.flows.deploy import supervisor
 from pdctl.remote.fanout import fan_out
 from pdctl.units.spec import UnitStatus
 
@@ -38,6 +39,8 @@ def down(ctx: Context, confirm: Callable[[str], None] = silent) -> Down:
     if running:
         names = ", ".join(name for _, name in running)
         confirm(f"This will stop {names}; requests under way fail. Go on?")
+    if supervisor.stop(ctx):
+        ctx.say("stopped the supervisor")
     router = ctx.fleet.router
     failures: list[str] = []
     front = [(h, n) for h, n in running if (h, n) == (router.host, router.name)]

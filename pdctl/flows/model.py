@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pdctl.errors import ConfigError, DeadlineError, PdctlError
 from pdctl.exits import Exit
@@ -89,10 +88,10 @@ def _look(folder: Path, deep: bool) -> tuple[str, int]:
         return "absent", 0
     size = sum(f.stat().st_size for f in folder.iterdir() if f.is_file())
     try:
-        seal: dict[str, Any] = json.loads((folder / SEAL).read_text())
-    except (OSError, ValueError):
+        files: dict[str, tuple[int, str]] = json.loads((folder / SEAL).read_text())["files"]
+    except (OSError, ValueError, KeyError, TypeError):
         return "unsealed", size
-    for name, (length, digest) in seal["files"].items():
+    for name, (length, digest) in files.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != length or (deep and _sha256(path) != digest):
             return "damaged", size

@@ -9,6 +9,7 @@ from pdctl.flows.co_restart import run as co_restart
 from pdctl.flows.co_restart.report import CoRestartReport
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.hooks import Hooks
+from pdctl.flows.deployed import refuse_undeployed
 from pdctl.flows.ready import wait_ready
 from pdctl.remote.journal import Call, Journal
 
@@ -27,7 +28,8 @@ def co_restart_cell(
 def co_restart_now(
     ctx: Context, journal: Journal, cell: Cell, drain: float | None = None, wait: float | None = None
 ) -> CoRestartReport:
-    """The same within a run that holds the fleet."""
+    """The same within a run that holds the fleet. ConfigError for a cell that no deploy has put there."""
+    refuse_undeployed(ctx, cell.engines)
     hooks = Hooks(ctx, list(dict.fromkeys(e.host for e in cell.engines)))
     hooks.before("co-restart", PDCTL_CELL=cell.name)
     report = co_restart.run(ctx, cell.name, ctx.say, drain, wait)
@@ -49,7 +51,8 @@ def restart_unit(ctx: Context, unit: Engine | Router, wait: float, lock_wait: fl
 
 
 def restart_unit_now(ctx: Context, unit: Engine | Router, wait: float) -> None:
-    """The same within a run that holds the fleet."""
+    """The same within a run that holds the fleet. ConfigError for a unit that no deploy has put there."""
+    refuse_undeployed(ctx, [unit])
     what = f"restart {unit.name}"
     ctx.say(f"restarting {unit.name}")
     with doing(ctx, what.replace(" ", "/"), unit.host, what):

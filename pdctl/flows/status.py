@@ -17,6 +17,7 @@ from pdctl.flows.context import Context
 from pdctl.flows.deploy.desired import RELEASE
 from pdctl.flows.party import Party
 from pdctl.remote.fanout import fan_out
+from pdctl.supervisor.observation import EngineLook, Observation, engine_look
 from pdctl.units.spec import UnitSpec, UnitStatus
 
 
@@ -163,6 +164,17 @@ async def _ask(
         asking = [Party(ctx, unit).sample(client, deadline) for unit in units]
         *samples, front = await asyncio.gather(*asking)
     return samples, front
+
+
+def observation(status: FleetStatus) -> Observation:
+    """The same look as the supervisor's, for what is drawn of both."""
+    engines = tuple(
+        engine_look(
+            EngineLook(e.engine.name, e.engine.cell, e.engine.role, e.engine.host, e.engine.kind), e.sample
+        )
+        for e in status.engines
+    )
+    return Observation(status.name, 1, status.at, status.at, engines, seconds=status.seconds)
 
 
 def _unit(units: dict[str, dict[str, UnitStatus] | PdctlError], unit: Engine | Router) -> UnitStatus:

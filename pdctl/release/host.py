@@ -161,7 +161,8 @@ class HostReleases:
             raise PdctlError("host_refused", message, exit=Exit.FINDINGS, details=said[1:])
         if result.rc != 0:
             message = f"{where} failed: {said[-1] if said else f'exit code {result.rc}'}."
-            raise PdctlError("tool_failed", message, exit=Exit.PARTIAL, details=said[:-1])
+            hint = f"hosts.{self._host.name}.python names the Python that pdctl uses there; 3.9 or newer."
+            raise PdctlError("tool_failed", message, hint, exit=Exit.PARTIAL, details=said[:-1])
         found: dict[str, Any] = json.loads(result.text)
         return found
 

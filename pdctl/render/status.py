@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
-
 from pdctl.adapters.picture import Engine, Pages, Reach, Router
 from pdctl.facts.missing import Missing
 from pdctl.flows.status import EngineStatus, FleetStatus
 from pdctl.render.table import show_table
+from pdctl.supervisor.observation import WAITING
 from pdctl.units.spec import UnitStatus
 
 COLUMNS = (
@@ -25,8 +22,6 @@ COLUMNS = (
     "profile",
     "release",
 )
-# Requests of these queues wait; those in `running` work.
-WAITING = ("waiting", "prefilling", "inflight", "preallocated", "transferring", "ready")
 WORKERS = 8  # of a router's workers that are shown
 
 
@@ -35,20 +30,8 @@ def show_status(status: FleetStatus) -> None:
     _router(status)
     for kind in sorted({e.engine.kind for e in status.engines} - {"bundled"}):
         print(f"{kind} engines show depths of queues as they published them last; no ages, no requests.")
-    for line in _troubles(status):
+    for line in troubles(status):
         print(line)
-
-
-def watch_status(look: Callable[[], FleetStatus], every: float) -> None:
-    """Until Ctrl-C; each look replaces the one before it on a terminal."""
-    while True:
-        status = look()
-        if sys.stdout.isatty():
-            print("\x1b[H\x1b[2J", end="")
-        print(time.strftime("%H:%M:%S", time.localtime(status.at)))
-        show_status(status)
-        sys.stdout.flush()
-        time.sleep(every)
 
 
 def age(seconds: float | None) -> str:
@@ -65,7 +48,7 @@ def _engine(e: EngineStatus) -> tuple[object, ...]:
     head = (e.engine.cell, e.engine.name, e.engine.role, _unit(e.unit))
     tail = (e.engine.profile, e.release or None)
     if not isinstance(known, Engine):
-        return (*head, str(e.sample.reach), None, None, None, None, *tail)
+        return (*head, state_of(e), None, None, None, None, *tail)
     depths = [f"{name} {queue.depth}" for name, queue in known.queues.items() if queue.depth]
     ages = [q.oldest_age for n, q in known.queues.items() if n in WAITING and q.oldest_age is not None]
     pages = None
@@ -75,13 +58,21 @@ def _engine(e: EngineStatus) -> tuple[object, ...]:
             pages += f" ({known.pages.quarantined} quarantined)"
     return (
         *head,
-        known.status if known.ready or known.status != "ready" else "not ready",
+        state_of(e),
         None if isinstance(known.incarnation, Missing) else known.incarnation[:8],
         ", ".join(depths) or ("empty" if known.queues else None),
         age(max(ages)) if ages else None,
         pages,
         *tail,
     )
+
+
+def state_of(e: EngineStatus) -> str:
+    """What the engine says of itself; how the probe ended when it says nothing."""
+    known = e.sample.picture
+    if not isinstance(known, Engine):
+        return str(e.sample.reach)
+    return known.status if known.ready or known.status != "ready" else "not ready"
 
 
 def _unit(unit: UnitStatus) -> str:
@@ -91,21 +82,26 @@ def _unit(unit: UnitStatus) -> str:
 
 
 def _router(status: FleetStatus) -> None:
+    print(router_line(status))
     front = status.router_sample.picture
-    name = f"{status.router.name} {status.router.url}"
-    if status.router.kind == "none":
-        print("no router in the fleet file")
+    if status.router.kind in ("bundled", "none"):
         return
+    for worker in front.engines[:WORKERS] if isinstance(front, Router) else ():
+        fit = "healthy" if worker.ready else worker.error
+        print(f"  {worker.role} {worker.url}: {fit}, {worker.active} active")
+
+
+def router_line(status: FleetStatus) -> str:
+    """The router in one line: unit, admission, and its ledger by stage."""
+    front = status.router_sample.picture
+    if status.router.kind == "none":
+        return "no router in the fleet file"
+    head = f"{status.router.name} {status.router.url}: unit {_unit(status.router_unit)}"
     if status.router.kind != "bundled":
         said = "ready" if status.router_sample.reach is Reach.OK else status.router_sample.detail
-        print(f"{name}: unit {_unit(status.router_unit)}, kind {status.router.kind}, {said}")
-        for worker in front.engines[:WORKERS] if isinstance(front, Router) else ():
-            fit = "healthy" if worker.ready else worker.error
-            print(f"  {worker.role} {worker.url}: {fit}, {worker.active} active")
-        return
+        return f"{head}, kind {status.router.kind}, {said}"
     if not isinstance(front, Router):
-        print(f"{name}: unit {_unit(status.router_unit)}, {front.reason}")
-        return
+        return f"{head}, {front.reason}"
     requests = front.requests if isinstance(front.requests, tuple) else ()
     stages: dict[str, int] = {}
     for request in requests:
@@ -113,10 +109,11 @@ def _router(status: FleetStatus) -> None:
     held = f", held since {age(front.hold_age)}" if front.admission != "open" else ""
     ledger = ", ".join(f"{n} {stage}" for stage, n in stages.items()) or "no requests"
     oldest = f", oldest {age(max(r.age for r in requests))}" if requests else ""
-    print(f"{name}: unit {_unit(status.router_unit)}, admission {front.admission}{held}; {ledger}{oldest}")
+    return f"{head}, admission {front.admission}{held}; {ledger}{oldest}"
 
 
-def _troubles(status: FleetStatus) -> list[str]:
+def troubles(status: FleetStatus) -> list[str]:
+    """A line for each thing that is not well, and what to do next."""
     lines = []
     for e in status.engines:
         known = e.sample.picture

@@ -82,7 +82,11 @@ class History:
     def _write(self, at: int, look: Observation, found: dict[Subject, Row]) -> None:
         self._db.execute("INSERT OR REPLACE INTO looks VALUES (0, ?, ?)", (at, round(look.seconds, 3)))
         for kind, name in found.keys() - self._ids.keys():
-            sql = "INSERT INTO subjects (kind, name) VALUES (?, ?) RETURNING id"
+            # A second supervisor of this folder, standing by, may have been first.
+            sql = (
+                "INSERT INTO subjects (kind, name) VALUES (?, ?)"
+                " ON CONFLICT (kind, name) DO UPDATE SET kind = kind RETURNING id"
+            )
             self._ids[kind, name] = self._db.execute(sql, (kind, name)).fetchone()[0]
         values = [(at, self._ids[subject], *astuple(row)) for subject, row in found.items()]
         self._db.executemany(_INSERT, values)

@@ -111,6 +111,7 @@ class Incidents:
             if not read_only:
                 path.chmod(0o600)
                 self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = NORMAL")
                 self._db.executescript(_TABLES)
             elif not self._db.execute(_THERE).fetchall():
                 self._db = None

@@ -6,18 +6,21 @@ engines say, see what. Neither is believed where the supervisor itself may be wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pdctl.adapters.picture import Reach
+from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.ledger import Entry
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.rule import Severity
+from pdctl.facts.missing import known
 from pdctl.supervisor.observation import EngineLook, HostLook, Observation, RouterLook
 
 # The case of what belongs to no cell: the router.
 FRONT = ""
 OLD = 5.0  # seconds in a queue that no healthy request waits while nothing moves
+YOUNG = 2.0  # two clocks, and a log line that is written late
 LONG = 15.0  # seconds of one request at the router while nothing moves
 SILENT = (Reach.UNREACHABLE, Reach.TIMED_OUT)
 _UP = ("active", "activating")
@@ -47,17 +50,38 @@ _STUCK = {"PD602": "stuck", "PD601": "forgotten"}
 
 
 def seen(report: Report, cells: Mapping[str, str]) -> list[Seen]:
-    """Errors that nothing else explains, each with its cell. `cells` is unit -> cell."""
+    """Errors that nothing else explains, each with its cell. `cells` is unit -> cell.
+
+    What befell an earlier life of all that it touches, as a log still tells, is not wrong now.
+    """
     found = []
+    born = _born(report.facts)
     for placed in report.verdict.findings:
         f = placed.finding
         if f.severity is not Severity.ERROR or placed.caused_by is not None:
+            continue
+        if f.since is not None and _past(f.since, [born[n] for n in f.touches if n in born]):
             continue
         touched = {cells[name] for name in f.touches if name in cells}
         cell = next(iter(touched)) if len(touched) == 1 else FRONT
         ids = _requests(report.ledger, _STUCK.get(f.code, ""), f.touches)
         found.append(Seen(f.code, f.subject, cell, f.touches, f.summary, f.certain, f.remedy, ids))
     return found
+
+
+def _born(facts: Facts) -> dict[str, float]:
+    """When the present life of each engine and of the router began, Unix seconds; 0 where it is not known."""
+    states = {view.name: view.state for view in facts.engines}
+    found = {n: s.started_at if known(s) and s.ready else 0.0 for n, s in states.items()}
+    if known(facts.router):
+        front = facts.router.state
+        found[facts.router.name] = front.started_at if known(front) else 0.0
+    return {name: at if known(at) else 0.0 for name, at in found.items()}
+
+
+def _past(since: float, births: Sequence[float]) -> bool:
+    """Whether all that it touches began to live after it, and lives well."""
+    return bool(births) and min(births) > since + YOUNG
 
 
 def _requests(ledger: tuple[Entry, ...], verdict: str, touches: frozenset[str]) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class Live:
         self._standing = Standing()
         self._version = 0
         self.troubles: dict[str, str] = {}
-        """What is wrong with the supervisor itself, as sentences: by part."""
+        """What is wrong with the supervisor itself, as sentences by part; replaced whole, never changed."""
 
     @property
     def look(self) -> Observation | None:

@@ -84,6 +84,7 @@ class Record:
         if said and self.live.troubles.get(part) != said:
             self._say(said)
         if said:
-            self.live.troubles[part] = said
-        elif self.live.troubles.pop(part, ""):
+            self.live.troubles = {**self.live.troubles, part: said}
+        elif part in self.live.troubles:
+            self.live.troubles = {p: t for p, t in self.live.troubles.items() if p != part}
             self._say(f"the {part} is well again")

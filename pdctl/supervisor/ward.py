@@ -15,7 +15,7 @@ from pdctl.supervisor.incidents import Incidents, Moment
 from pdctl.supervisor.judge import FRONT, Seen, blind, cut_off, serves, suspicions, transfers
 from pdctl.supervisor.observation import EngineLook, Observation
 from pdctl.supervisor.policy import Act, NoticeKind, PolicyFile
-from pdctl.supervisor.states import Event, Machine, State
+from pdctl.supervisor.states import MAY_ACT, Event, Machine, State
 
 # Given up or flapping: nobody acts, and only a long calm or a person ends it.
 RESTING = (State.PERSON, State.FLAPPING)
@@ -264,6 +264,8 @@ class Ward:
             if case.state is State.FLAPPING and self._stands(case):
                 case.machine.take(Event.GAVE_UP, now)
                 self._person(case, "it is ill again and again, and ill now")
+            if case.state not in MAY_ACT:
+                continue
             what = decide(case, self.policy, self._world(case, now))
             if isinstance(what, Decision):
                 due.append((case, what))

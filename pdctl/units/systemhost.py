@@ -15,7 +15,13 @@ from typing import Any
 Ask = dict[str, Any]
 Shown = dict[str, str]
 
-TEMPLATES = {"prefill": "prefill@", "decode": "decode@", "both": "decode@", "router": "router@"}
+TEMPLATES = {
+    "prefill": "prefill@",
+    "decode": "decode@",
+    "both": "decode@",
+    "router": "router@",
+    "supervisor": "supervisor@",
+}
 # Stands in a unit file for the user whose fleet it is, whom only the host knows.
 LOGIN = "@LOGIN@"
 PROPERTIES = (

@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: serving, transfer, router, ssh and deploy cost, each as a ratio within one run."""
+"""`python -m tests.bench`: serving, transfer, router, ssh, deploy and supervise cost, within one run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import deploy, machine, router, serving, ssh, transfer
+from tests.bench import deploy, machine, router, serving, ssh, supervise, transfer
 from tests.bench.procs import BenchError
 from tests.bench.vllm_pair import HOME, ensure
 
 DEFAULT_MODEL = HOME.parent / "models" / "smollm2-135m"
-NAMES = ("transfer", "router", "ssh", "deploy", "serving", "vllm")
-MODELLESS = ("transfer", "ssh", "deploy")
+NAMES = ("transfer", "router", "ssh", "deploy", "supervise", "serving", "vllm")
+MODELLESS = ("transfer", "ssh", "deploy", "supervise")
 Bench = Callable[[], tuple[str, dict[str, object]]]
 
 
@@ -38,6 +38,7 @@ def chosen(args: argparse.Namespace, logs: Path, skipped: dict[str, str]) -> dic
         "router": lambda: router.run(args.model, args.dtype, 30 if args.quick else 150, logs),
         "ssh": lambda: ssh.run(50 if args.quick else 200),
         "deploy": lambda: deploy.run(1 if args.quick else 3, logs),
+        "supervise": lambda: supervise.run(supervise.QUICK if args.quick else supervise.FULL, logs),
         "serving": lambda: serving.run(args.model, args.dtype, plan, logs, with_peer=False),
         "vllm": lambda: serving.run(args.model, args.dtype, plan, logs, with_peer=True),
     }

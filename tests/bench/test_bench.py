@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.bench import deploy, serving, vllm_proxy
+from tests.bench import deploy, serving, supervise, vllm_proxy
 from tests.bench.deploy_site import Life
 from tests.bench.load import Target, closed_loop, one, prompts
 from tests.bench.machine import Meter
@@ -242,4 +242,12 @@ def test_deploys_are_compared_by_their_medians():
     }
     text, document = deploy.report(times, {"imports": [0.5]})
     assert document["ratios"]["no-op"] == {"pyinfra": 2.0, "ansible": 8.0} and "imports 0.50" in text
+    json.dumps(document)
+
+
+def test_a_supervisor_is_measured_over_a_small_simulated_fleet(tmp_path):
+    text, document = supervise.run(supervise.Plan(engines=16, looks=3, warm=1, every=0.2), tmp_path)
+    assert document["engines"] == 16 and document["cells"] == 2 and document["answered"] >= 0.99
+    assert 0 < document["cpu_look"] < document["cpu"] and document["rss"] > 10
+    assert "CPU of a core" in text
     json.dumps(document)

@@ -34,8 +34,8 @@ class Stage:
     def say(self, text: str) -> None:
         print(f"   {text}", flush=True)
 
-    def pdctl(self, *args: str, expect: int = 0, quiet: bool = False) -> str:
-        """Run a verb, show its output indented, and insist on its exit code; returns what it printed."""
+    def pdctl(self, *args: str, expect: int | None = 0, quiet: bool = False) -> str:
+        """Run a verb, show its output indented, and insist on its exit code unless that is None; what it said."""
         dim, plain = ("\033[2m", "\033[0m") if self.color else ("", "")
         print(f"   {dim}$ pdctl {' '.join(args)}{plain}", flush=True)
         done = subprocess.run(
@@ -47,6 +47,7 @@ class Stage:
             timeout=2 * PATIENCE,
         )
         shown = done.stdout + done.stderr
+        expect = done.returncode if expect is None else expect
         if not quiet or done.returncode != expect:
             print("\n".join(f"   │ {line}" for line in shown.rstrip().splitlines()), flush=True)
         if done.returncode != expect:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,41 @@ def bundle() -> str:
     return f"{head}{begin}\n{table(['Name', 'What it is'], rows)}\n\n{end}{tail}"
 
 
+def supervisor() -> str:
+    """docs/supervisor.md as it is written by hand, with the shipped policy as tables."""
+    from pdctl.diagnose.rules import BY_CODE
+    from pdctl.fleet.shipped import shipped_text
+    from pdctl.supervisor.policy import SHIPPED, PolicyFile, shipped
+
+    policy = PolicyFile.model_validate(shipped())
+    page = (Path(__file__).parents[2] / "docs" / "supervisor.md").read_text()
+    head, begin, rest = page.partition("<!-- policy: written by `make docs` -->\n")
+    _, end, tail = rest.partition("<!-- end of policy -->\n")
+    on = []
+    for code in sorted(policy.on):
+        for act, rung in policy.rungs(code):
+            proof = "a proven wedge" if policy.needs_proof(act, rung) else "-"
+            link = f"[{code}](rules.md#{anchor(code, BY_CODE[code].title)})"
+            on.append([link, BY_CODE[code].title, str(act), f"{rung.after:g}", proof])
+    often = [
+        [name, str(row.per_hour), f"{row.backoff:g} to {row.backoff_max:g}", str(row.tries)]
+        for name, row in policy.actions.items()
+    ]
+    section = shipped_text("profiles", SHIPPED).partition("[supervisor]\n")[2].partition("\n\n")[0]
+    keys = [re.fullmatch(r"(\w+) = (.*?) +# (.*)", line) for line in section.splitlines()]
+    rows = [[f"`{k[1]}`", f"`{k[2]}`", k[3]] for k in keys if k is not None]
+    parts = [
+        table(["`[supervisor]`", "Shipped", "What it is"], rows),
+        table(["`[on.CODE.ACTION]`", "Finding", "Action", "`after`, seconds", "`proof`"], on),
+        table(["`[actions.ACTION]`", "`per_hour`", "`backoff` to `backoff_max`, seconds", "`tries`"], often),
+    ]
+    return f"{head}{begin}\n" + "\n\n".join(parts) + f"\n\n{end}{tail}"
+
+
+def anchor(code: str, title: str) -> str:
+    return f"{code} {title}".lower().replace(",", "").replace(" ", "-")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "rules.md": rules,
     "settings.md": settings,
@@ -171,6 +207,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "contracts.md": contract_page,
     "bundle.md": bundle,
+    "supervisor.md": supervisor,
     "../pdctl/release/engine.lock": engine_lock,
     "../pdctl/cli/words/table.json": words,
 }

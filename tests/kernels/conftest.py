@@ -1,8 +1,8 @@
-"""The lanes in Triton's interpreter run in a process of their own: it is chosen before triton is imported."""
+"""Triton is interpreted or compiles for all of a process, from its import on: a lane each, a process each."""
 
 from __future__ import annotations
 
 import os
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-collect_ignore = [] if INTERPRETED else ["interp"]
+collect_ignore = ["aot"] if INTERPRETED else ["interp"]

@@ -36,3 +36,5 @@ def test_pdctl_alone(tmp_path: Path) -> None:
     assert "wrote" in run(pdctl, "init", "--local", cwd=fleet)
     assert "production" in run(pdctl, "profile", "list", cwd=fleet)
     assert "PD602" in run(pdctl, "explain", "PD602", cwd=fleet)
+    page = "from pdctl.supervisor.web import app; print(app._file('page.js', 'text/javascript'))"
+    assert "function" in run(python, "-c", page, cwd=fleet)  # the supervisor's pages are in the wheel

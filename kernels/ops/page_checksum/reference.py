@@ -29,18 +29,29 @@ def page_checksum(
     """
     count, (heads, depth, kinds, slots) = len(pages), pool.shape[1:5]
     rows = torch.empty(count, heads, depth, kinds, slots, dtype=torch.int64, device=pool.device)
-    words = pool.view(_word(pool))
+    words = pool.view(word(pool))
     for begin, end in _runs(pages):
         page, last = pages[begin], pages[begin] + end - begin
         torch.sum(words[page:last], -1, dtype=torch.int64, out=rows[begin:end])
-    by_token = _by_token(first * slots, (first + count) * slots, tokens).view(count, 1, 1, 1, slots)
-    by_place = _by_place(first_head, heads, depth, kinds)
+    by_token, by_place = weights(pool, count, first, first_head, tokens)
+    by_token = by_token.view(count, 1, 1, 1, slots)
     each = (rows.mul_(by_token.to(pool.device)).sum(-1) * by_place.to(pool.device)).sum((1, 3))
     group = torch.arange(depth, device=pool.device) // layers
     return each.new_zeros(count, -(-depth // layers)).index_add_(1, group, each)
 
 
-def _word(pool: torch.Tensor) -> torch.dtype:
+def weights(
+    pool: torch.Tensor, count: int, first: int, first_head: int, tokens: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """int64 by token [count * page_size] and by place [kv_heads, layers, k/v]; 0 past the last token."""
+    heads, depth, kinds, slots = pool.shape[1:5]
+    return (
+        _by_token(first * slots, (first + count) * slots, tokens),
+        _by_place(first_head, heads, depth, kinds),
+    )
+
+
+def word(pool: torch.Tensor) -> torch.dtype:
     """The widest integer that a row is made of."""
     size = pool.shape[5] * pool.element_size()
     return next(kind for width, kind in _WORDS if size % width == 0 and width >= pool.element_size())

@@ -31,13 +31,7 @@ def plan_prefill(
     Blocks are cut at multiples of BLOCK of the position, so that a row's arithmetic does not depend on how
     a prompt was cut into chunks. ValueError when the pages do not cover the last position.
     """
-    check_pool(pool)
-    end, page_size = start + tokens, pool.shape[4]
-    used = pages[: math.ceil(end / page_size)]
-    if tokens < 1 or start < 0 or len(used) * page_size < end:
-        raise ValueError(f"{len(pages)} pages of {page_size} do not cover positions {start}..{end - 1}")
-    if not 0 <= min(used) <= max(used) < pool.shape[0]:
-        raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
+    used, end = check_pages(pool, pages, start, tokens), start + tokens
     ids = block_ids(pool, torch.tensor(used, device=pool.device))
     key = torch.arange(end, device=pool.device)
     blocks = []
@@ -51,6 +45,29 @@ def plan_prefill(
     return PrefillPlan(torch.stack((ids, ids + 1)).reshape(-1), tokens, tuple(blocks))
 
 
+def check_pages(pool: torch.Tensor, pages: list[int], start: int, tokens: int) -> list[int]:
+    """The pages up to the last position; ValueError as `plan_prefill`."""
+    check_pool(pool)
+    end, page_size = start + tokens, pool.shape[4]
+    used = pages[: math.ceil(end / page_size)]
+    if tokens < 1 or start < 0 or len(used) * page_size < end:
+        raise ValueError(f"{len(pages)} pages of {page_size} do not cover positions {start}..{end - 1}")
+    if not 0 <= min(used) <= max(used) < pool.shape[0]:
+        raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
+    return used
+
+
+def check_query(q: torch.Tensor, pool: torch.Tensor, layer: int, tokens: int) -> None:
+    """ValueError for operands that do not fit."""
+    kv_heads, layers, head_dim = pool.shape[1], pool.shape[2], pool.shape[5]
+    if q.dim() != 3 or q.shape[0] != tokens or q.shape[1] % kv_heads or q.shape[2] != head_dim:
+        raise ValueError(f"q {list(q.shape)} does not fit {tokens} tokens and pool {list(pool.shape)}")
+    if q.dtype != pool.dtype:
+        raise ValueError(f"q is {q.dtype}, the pool {pool.dtype}")
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer {layer} is outside 0..{layers - 1}")
+
+
 def paged_prefill_attention(
     q: torch.Tensor, pool: torch.Tensor, layer: int, plan: PrefillPlan, scale: float
 ) -> torch.Tensor:
@@ -58,11 +75,8 @@ def paged_prefill_attention(
 
     Query head h reads KV head h // (heads / kv_heads). The tokens' own keys and values are in the pool.
     """
+    check_query(q, pool, layer, plan.tokens)
     kv_heads, head_dim = pool.shape[1], pool.shape[5]
-    if q.dim() != 3 or q.shape[0] != plan.tokens or q.shape[1] % kv_heads or q.shape[2] != head_dim:
-        raise ValueError(f"q {list(q.shape)} does not fit {plan.tokens} tokens and pool {list(pool.shape)}")
-    if q.dtype != pool.dtype:
-        raise ValueError(f"q is {q.dtype}, the pool {pool.dtype}")
     group = q.shape[1] // kv_heads
     kv = block_table(pool, layer).index_select(0, plan.ids).view(2, kv_heads, 1, -1, head_dim)
     keys, values = kv.expand(2, kv_heads, group, kv.shape[3], head_dim)

@@ -7,9 +7,13 @@ import torch
 
 def greedy(logits: torch.Tensor) -> torch.Tensor:
     """int64 [rows]: the first greatest logit of each row of [rows, vocab]."""
+    check(logits)
+    return logits.argmax(-1)
+
+
+def check(logits: torch.Tensor) -> None:
     if logits.dim() != 2:
         raise ValueError(f"logits {list(logits.shape)} are not [rows, vocab]")
-    return logits.argmax(-1)
 
 
 def sample_row(

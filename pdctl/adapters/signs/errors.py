@@ -11,7 +11,7 @@ SIGNS = (
     Sign("log.error", "ERROR", r"\bERROR\b(?!_)(?! pdctl\.)"),
     Sign("log.error", '"error"', r'"(?:level|severity)": ?"error"'),
     Sign("log.error", "level=error"),
-    Sign("log.error", "[TRT-LLM] [E]"),
+    Sign("log.error", "[TRT-LLM]", r"\[TRT-LLM\](?: \[RANK \d+\])? \[E\] (?!Traceback)"),
     Sign("log.error", "Failed: "),
     # Native libraries without a logger: file and line, and what did not work.
     *(

@@ -9,6 +9,9 @@ _WHY = (
     r"No space left on device|Operation not supported|Unknown error \d+)"
 )
 
+# A doorbell page of the NIC that could not be had.
+_NO_PAGE = r"(?i)(?:cannot|fail\w*|unable|no)\b.{0,40}\b\w*_?uar\b|\b\w*_?uar\b.{0,40}(?:fail|cannot|exhaust)"
+
 SIGNS = (
     Sign("verbs.register_failed", "ailed to register memory", rf"(?:.*{_WHY})?(?:.*\[(?P<errno>\d+)\])?"),
     Sign("verbs.register_failed", "ibv_reg_mr", rf"ibv_reg_mr.*failed.*{_WHY}"),
@@ -16,16 +19,11 @@ SIGNS = (
     Sign("verbs.register_failed", "ibv_reg_dmabuf_mr", rf"failed.*{_WHY}"),
     Sign("verbs.memlock", "max locked memory", r"(?:ulimit -l|current: (?P<current>\d+) kbytes)"),
     Sign("verbs.memlock", "RLIMIT_MEMLOCK"),
-    Sign(
-        "verbs.exhausted",
-        "uar",
-        r"(?i)(?:cannot|fail\w*|unable|no)\b.{0,40}\b\w*_?uar\b|\buar\b.{0,40}(?:fail|cannot|exhaust)|_uar\w* failed",
-    ),
-    Sign(
-        "verbs.exhausted",
-        "UAR",
-        r"(?i)(?:cannot|fail\w*|unable|no)\b.{0,40}\bUAR|\bUAR\b.{0,40}(?:fail|cannot|exhaust)",
-    ),
+    Sign("verbs.exhausted", "uar", _NO_PAGE),
+    Sign("verbs.exhausted", "UAR", _NO_PAGE),
+    Sign("verbs.no_object", "devx_obj_create", r"devx_obj_create\((?P<what>\w+)\) failed on (?P<device>\w+)"),
+    Sign("verbs.no_object", "create_cq/qp failed"),
+    Sign("verbs.no_object", "ibv_create_cq", r"ibv_create_cq\w*\(.*fail(?!.*Cannot allocate memory)"),
     Sign("verbs.exhausted", "create_qp", r"(?i)fail.*Cannot allocate memory|errno\W+12\b"),
     Sign("verbs.size", "max_mr_size", r"max_mr_size\D+(?P<limit>\d+)"),
     Sign(
@@ -44,6 +42,11 @@ SIGNS = (
         "verbs.gid",
         "GID_Index",
         r"device: (?P<device>[\w.-]+),.*GID_Index (?P<index>\d+)\) (?P<gid>[\da-f:]+)",
+    ),
+    Sign(
+        "verbs.rtr_failed",
+        "ibv_create_ah",
+        r"dgid=(?P<gid>[\w:.]+).*on (?P<device>\w+) failed: (?P<why>[A-Z][\w /]+)",
     ),
     Sign("verbs.packet", "received packet mismatch"),
     Sign("verbs.no_gid", "No suitable GID found"),
@@ -69,6 +72,11 @@ SIGNS = (
     Sign("mooncake.unsupported", "NotSupportedTransport"),
     Sign("mooncake.batch_timeout", "ailed to complete transfers", r"after (?P<seconds>\d+) seconds"),
     Sign("mooncake.transport", "installTransport", r"type=(?P<kind>\w+)"),
+    Sign("mooncake.metadata_refused", "nexpected code in http response", r"code: (?P<code>4\d\d|5\d\d)"),
+    Sign("transfer.no_connection", "ailed to connect to target"),
+    Sign("transfer.no_connection", "ailed to connect to segment"),
+    Sign("transfer.no_connection", "annot make connection for endpoint"),
+    Sign("transfer.no_connection", "ailed to open segment", r"^(?!.*(?i:metadata))"),
     Sign(
         "mooncake.no_metadata",
         "etadata",

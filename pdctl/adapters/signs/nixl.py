@@ -67,5 +67,13 @@ SIGNS = (
     Sign("ucx.lanes", "cfg#", r"(?P<where>intra-node|inter-node|self)?\s*cfg#\d+\s+(?P<lanes>.*\(.*)"),
     Sign("ucx.lanes", "ep_cfg[", r"ep_cfg\[\d+\]:\s+(?P<lanes>.*\(.*)"),
     Sign("ucx.lane_used", "mlx5_", r"UCX +DATA.*?/?(?P<device>mlx5_\w+):?\d?"),
+    Sign("ucx.tls", "UCX_TLS=", r"\bUCX_TLS=(?P<value>[\w,^]+)"),
+    Sign("ucx.no_ipc", "cuIpcOpenMemHandle", r"(?i)fail|error|invalid|denied"),
+    Sign(
+        "ucx.no_ipc",
+        "cuda_ipc",
+        r"(?i)cuda_ipc.*(?:pid namespace|(?:open|map|import)\w* .*(?:fail|invalid|denied))",
+    ),
+    Sign("ucx.software", "software emulation"),
     Sign("ucx.listed", "Transport:", r"^#\s+Transport:\s+(?P<transport>\w+)"),
 )

@@ -55,6 +55,13 @@ SIGNS = (
     Sign("process.signal", "Segfault encountered"),
     Sign("process.signal", "core dumped"),
     Sign("process.signal", "Bus error", r"(?P<what>Bus error)"),
+    Sign(
+        "process.frame",
+        ".so",
+        r"^ *#?\d+ +(?:0x[0-9a-f]+ in )?(?:\S*/)?(?P<library>lib[\w.-]+?\.so)\S*\((?P<function>[A-Za-z_]\w*)",
+    ),
+    Sign("process.assertion", "ssert failed: ", r"^F\d{4,8} .*[Aa]ssert failed: (?P<what>.+)"),
+    Sign("process.assertion", "heck failed: ", r"^F\d{4,8} .*[Cc]heck failed: (?P<what>.+)"),
     Sign("process.assertion", "Assertion `", r"Assertion `(?P<what>.+?)' failed"),
     Sign("process.unit_ended", "process exited, code=", r"code=(?P<how>\w+), status=(?P<status>[\w/]+)"),
     Sign("process.unit_ended", "exited with code", r"exited with code (?P<status>\d+)"),

@@ -18,12 +18,13 @@ SIGNS = (
     Sign("router.no_workers", "no endpoints available"),
     Sign("router.no_workers", "o healthy", r"(?i)no healthy (?:upstream|workers|endpoints|backends)"),
     Sign("router.breaker_open", "ircuit", r"(?i)circuit.*(?:->|to|=|state)\s*\"?open\b"),
-    Sign("router.breaker_closed", "ircuit", r"(?i)circuit.*(?:->|to|=|state)\s*\"?closed\b"),
+    Sign("router.breaker_closed", "ircuit", r"(?i)circuit.*\bclosed\b(?!.*\bopen\b)"),
+    Sign("router.worker_back", "ealthy", r"(?i)unhealthy\W*(?:->|to)\W*healthy\b"),
     Sign(
         "router.worker_back",
         "ealthy",
-        r"(?i)^(?!.*unhealthy)(?:.*(?:worker|server|endpoint|instance|backend|pod)s?\b.*"
-        r"\b(?:is|now|became|back|again|marked|->)\W+(?:\w+ )?healthy|.*unhealthy\W*->\W*healthy)",
+        r"(?i)^(?!.*unhealthy).*(?:worker|server|endpoint|instance|backend|pod)s?\b.*"
+        r"\b(?:is|now|became|back|again|marked|to|->)\W+(?:\w+ )?healthy",
     ),
     Sign(
         "router.worker_back",
@@ -31,7 +32,9 @@ SIGNS = (
         r"(?i)(?:worker|server|endpoint|instance|backend|pod)s?\b.*recovered",
     ),
     Sign(
-        "router.unhealthy", "nhealthy", r"(?i)(?:worker|server|endpoint|instance|backend|pod)s?\b.*unhealthy"
+        "router.unhealthy",
+        "nhealthy",
+        r"(?i)(?:worker|server|endpoint|instance|backend|pod)s?\b.*unhealthy(?!\W*(?:->|to)\W*healthy)",
     ),
     Sign(
         "router.unhealthy",

@@ -13,7 +13,7 @@ from pdctl.adopt.shell.expand import Expander
 from pdctl.adopt.shell.parse import parse
 from pdctl.adopt.shell.source import ScriptError
 from pdctl.adopt.shell.state import Absent, Held, State, Var, World
-from pdctl.adopt.shell.touched import ENGINE, anything, expanded, exported, touched
+from pdctl.adopt.shell.touched import ENGINE, anything, computed, expanded, exported, touched
 from pdctl.adopt.shell.tree import Assign, Block, Chain, Pipeline, Simple, Word
 from pdctl.adopt.tables import names
 from pdctl.fleet.command import entry
@@ -123,6 +123,8 @@ class Machine:
         changed = sorted(touched(text))
         self.taint(text, changed)
         said = f"{what}; {', '.join(changed)} may have changed" if changed else what
+        if made := computed(text):
+            said += f"; it exports {', '.join(made)}: what the engine needs of these goes under env by hand"
         if ENGINE.search(text):
             said += "; an engine that starts in it is not adopted"
         elif anything(text):

@@ -7,9 +7,13 @@ import re
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNED = re.compile(rf"(?<![$\w])({_NAME})(?:\[[^\]]*\])?\+?=|\$\{{({_NAME}):?=")
 _LISTED = re.compile(
-    r"\b(?:read|mapfile|readarray|unset|export|declare|typeset|readonly|local|for|select|getopts|let|printf\s+-v)"
+    r"\b(?:read|mapfile|readarray|unset|export|declare|typeset|readonly|local|getopts|let|printf\s+-v)"
     r"\b([^;&|\n]*)"
 )
+_LOOP = re.compile(rf"\b(?:for|select)\s+({_NAME})")
+# What is given to a name is no name.
+_VALUE = re.compile(r"=(?:\"[^\"]*\"|'[^']*'|[^\s\"'])*")
+_COMPUTED = re.compile(r"(?<![\w$}])\w*\$\{?\w+\}?\w*(?![\w$])")
 _ARITHMETIC = re.compile(r"\(\((.*?)\)\)", re.DOTALL)
 _CHANGED = re.compile(
     rf"\b({_NAME})\s*(?:\[[^\]]*\]\s*)?(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*({_NAME})"
@@ -26,8 +30,14 @@ def touched(text: str) -> set[str]:
     """Names that `text` may assign or unset."""
     found = {name for pair in _ASSIGNED.findall(text) for name in pair if name}
     for part in _LISTED.findall(text):
-        found |= set(_WORD.findall(part))
-    return found | expanded(text)
+        found |= set(_WORD.findall(_VALUE.sub("", part)))
+    return found | set(_LOOP.findall(text)) | expanded(text)
+
+
+def computed(text: str) -> list[str]:
+    """Names that `text` exports and that it puts together itself, as they stand there: GPU_$i."""
+    parts = [_VALUE.sub("", part) for part in _EXPORTED.findall(text)]
+    return list(dict.fromkeys(name for part in parts for name in _COMPUTED.findall(part)))
 
 
 def expanded(text: str) -> set[str]:
@@ -40,7 +50,7 @@ def expanded(text: str) -> set[str]:
 
 def exported(text: str) -> set[str]:
     """Names that `text` may export."""
-    return {name for part in _EXPORTED.findall(text) for name in _WORD.findall(part)}
+    return {name for part in _EXPORTED.findall(text) for name in _WORD.findall(_VALUE.sub("", part))}
 
 
 def anything(text: str) -> bool:

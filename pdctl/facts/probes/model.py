@@ -9,7 +9,7 @@ from typing import Any
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _HEADER_LIMIT = 100_000_000
-_CONFIG = ("architectures", "num_attention_heads", "num_key_value_heads")
+_CONFIG = ("num_attention_heads", "num_key_value_heads", "num_hidden_layers", "hidden_size", "head_dim")
 
 
 def probe_model(path: str) -> dict[str, Any]:

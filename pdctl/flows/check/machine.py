@@ -8,6 +8,7 @@ from pdctl.facts import clock
 from pdctl.facts.clock import Clock
 from pdctl.facts.machine import GIB, MIB, ROOM, Python, size
 from pdctl.facts.missing import Missing, known
+from pdctl.fleet.checks import PAGE_SIZE, PAGES
 from pdctl.flows.check.hosts import HostState
 from pdctl.flows.check.report import Line, fail, ok, skip, warn
 from pdctl.release.runtime import LEAST
@@ -30,6 +31,7 @@ def lines(state: HostState) -> Iterator[Line]:
         yield _memlock(state)
         yield _model(state)
         yield from _ranks(state)
+        yield from _kv(state)
 
 
 def _manager(state: HostState) -> Line:
@@ -168,6 +170,26 @@ def _ranks(state: HostState) -> Iterator[Line]:
             at = state.places.get(engine.name, "the fleet file")
             fix = f"set tp to {model.kv_heads} or less ({at})"
             yield fail(engine.name, "tp", found, "a key/value head for each rank", fix)
+
+
+def _kv(state: HostState) -> Iterator[Line]:
+    """Only pages of CPU engines that are more than the memory of the whole host."""
+    model, numa = state.model, state.numa
+    if isinstance(model, Missing) or model.kv_values is None or isinstance(numa, Missing):
+        return
+    here = [e for e in state.engines if e.kind == "bundled" and e.spec.device != "cuda"]
+    need = {
+        e.name: (e.spec.pages or PAGES)
+        * (e.spec.page_size or PAGE_SIZE)
+        * model.kv_values
+        * (2 if e.spec.dtype == "bfloat16" else 4)
+        for e in here
+    }
+    memory = sum(node.memory for node in numa.nodes)
+    if 0 < memory < sum(need.values()):
+        found = ", ".join(f"{name} {size(n)}" for name, n in need.items())
+        wanted = f"KV pages within the {size(memory)} of memory here"
+        yield fail(state.name, "kv", found, wanted, "set pages or page_size to less in the fleet file")
 
 
 def clock_lines(clocks: Mapping[str, Clock | Missing]) -> Iterator[Line]:

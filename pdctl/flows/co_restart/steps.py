@@ -255,9 +255,9 @@ class Steps:
         if unit.state not in ("failed", "absent", "stopped"):
             return
         words = last_words(self._ctx.units_of(engine).logs(engine.name, TAIL))
-        said = f" It said: {words}." if words else ""
+        said = f": {words}" if words else ""
         why = unit.reason or meaning(unit.exit)
-        raise StageFailed("start_failed", f"{engine.name} did not start ({unit.state}: {why}).{said}")
+        raise StageFailed("start_failed", f"{engine.name} did not start{said} ({unit.state}: {why}).")
 
     def link(self, seconds: float) -> None:
         """Every engine ready, every edge linked by the lives that run now, seen from both ends."""

@@ -34,6 +34,7 @@ from pdctl.flows.deploy.release import (
 )
 from pdctl.flows.deploy.scope import chosen, strangers, with_router
 from pdctl.flows.deploy.starts import CoRestart
+from pdctl.flows.deploy.supervisor import supervisor_steps
 from pdctl.flows.foreign import is_foreign
 from pdctl.plan.step import Plan, Step, joined, make_plan
 from pdctl.release.build import package_files
@@ -42,6 +43,7 @@ from pdctl.remote.operator import me
 
 SWITCH = "switch"
 PRUNE = "prune"
+SUPERVISOR = "supervisor"
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,8 @@ def make_deploy(deploy: Deploy, before: Plan) -> Deploy:
         retention = Retention(ctx)
         prune = [_prune_step(retention, state) for state in usable(deploy, deploy.groups)]
         plan = joined([plan, make_plan(prune, gates=True)])
+    if ctx.fleet.control in {s.name for s in usable(deploy, deploy.groups)} and not broken:
+        plan = joined([plan, make_plan(supervisor_steps(ctx, SUPERVISOR))])
     return replace(deploy, plan=plan, notes=(*deploy.notes, *deploy.hooks.unusable()))
 
 
@@ -247,4 +251,14 @@ def _prune_step(retention: Retention, state: HostState) -> Step:
     return Step(f"{state.name}/prune", state.name, what, lambda: (), prune, True, PRUNE, PRUNE)
 
 
-__all__ = ["INSTALL", "PREFLIGHT", "PRUNE", "SWITCH", "Deploy", "DesiredUnit", "plan_deploy", "restart_cell"]
+__all__ = [
+    "INSTALL",
+    "PREFLIGHT",
+    "PRUNE",
+    "SUPERVISOR",
+    "SWITCH",
+    "Deploy",
+    "DesiredUnit",
+    "plan_deploy",
+    "restart_cell",
+]

@@ -12,7 +12,7 @@ from pdctl.exits import Exit
 from pdctl.flows.deploy import places
 from pdctl.flows.deploy.back import NothingBefore, last_good, put_back
 from pdctl.flows.deploy.group import Group
-from pdctl.flows.deploy.planning import INSTALL, PREFLIGHT, PRUNE, SWITCH, Deploy, why_not
+from pdctl.flows.deploy.planning import INSTALL, PREFLIGHT, PRUNE, SUPERVISOR, SWITCH, Deploy, why_not
 from pdctl.flows.deploy.release import current_step
 from pdctl.flows.deploy.result import GroupResult, HostResult, Outcome, State
 from pdctl.flows.deploy.scope import words_of
@@ -70,6 +70,8 @@ class Rollout:
             self._point_back()
         if not any(r.state in (State.BACK, State.FAILED) for r in self._results.values()):
             self._on_hosts(PRUNE)
+        if all(r.state in _WELL for r in self._results.values()):
+            self._on_hosts(SUPERVISOR)
         return Outcome(list(self._results.values()), self._hosts(), self._notes)
 
     def _on_hosts(self, phase: str) -> None:

@@ -154,7 +154,7 @@ class Observer:
                 why = f"{type(error).__name__}: {error}"
             self._hosts[name] = self._host_look(name, began, why, found)
         if not work.done():  # its thread is still at it: nobody asks again until it has given up
-            await asyncio.wait([work])
+            await asyncio.gather(work, return_exceptions=True)
 
     def _host_look(self, name: str, began: float, why: str, found: Found | None) -> HostLook:
         now, before = self._monotonic(), self._hosts.get(name)

@@ -13,9 +13,10 @@ from pdctl.fleet.model import Fleet
 from pdctl.flows.changing import inputs
 from pdctl.flows.context import Context, Say
 from pdctl.flows.supervise.daemon import Daemon, summary, words
+from pdctl.flows.supervise.eyes import Eyes
 from pdctl.flows.supervise.notices import Teller
-from pdctl.flows.supervise.watch import Watch
 from pdctl.supervisor.policy import PolicyFile, load_policy
+from pdctl.supervisor.record import Record
 
 # The service manager gives so much more time for an act that is under way when it wants us to stop.
 LONGER = "EXTEND_TIMEOUT_USEC=30000000"
@@ -51,11 +52,11 @@ class Service:
         with ExitStack() as stack:
             ctx = stack.enter_context(Context(fleet, say=self._say))
             looking = stack.enter_context(Context(fleet, say=self._say))
-            watch = Watch(looking, p.look_every, p.hosts_every, p.page, self._page)
-            stack.enter_context(watch)
+            record = stack.enter_context(Record(fleet, self._say, p.look_every, p.page, self._page))
+            eyes = stack.enter_context(Eyes(looking, p.hosts_every))
             teller = Teller(fleet.name, fleet.dir, policy.notify, self._say)
             stack.callback(teller.close)
-            daemon = Daemon(ctx, policy, watch.look, teller.tell)
+            daemon = Daemon(ctx, policy, lambda: record.keep(eyes.look()), teller.tell)
             stack.callback(daemon.close, lambda: self._tell(LONGER))
             count = len(list(fleet.engines()))
             self._say(f"looks after {fleet.name}: {count} engines, mode {p.mode}")
@@ -65,8 +66,8 @@ class Service:
             while not self.stop.is_set():
                 began = time.monotonic()
                 daemon.tick()
-                watch.live.standing = summary(daemon)
-                self._tell(f"WATCHDOG=1\nSTATUS={words(watch.live.standing)}")
+                record.live.standing = summary(daemon)
+                self._tell(f"WATCHDOG=1\nSTATUS={words(record.live.standing)}")
                 # Whoever held the fleet may have deployed another one.
                 freed, held = held and not daemon.switches.held, bool(daemon.switches.held)
                 if (self.again.is_set() or freed) and daemon.running is None:

@@ -10,6 +10,7 @@ from importlib import resources
 from pdctl.diagnose.ledger import Entry
 from pdctl.diagnose.report import Report
 from pdctl.diagnose.rule import Finding
+from pdctl.diagnose.unjudged import unjudged
 from pdctl.diagnose.verdict import Placed
 from pdctl.diagnose.words import count, span
 from pdctl.facts.missing import known
@@ -133,6 +134,7 @@ def _skipped(report: Report) -> str:
     reasons: dict[str, list[str]] = {}
     for skip in report.ran.skipped:
         reasons.setdefault(f"{skip.subject or 'fleet'}: {skip.reason}", []).append(skip.code)
-    unread = [f"document {name}: {why}" for name, why in report.facts.unread]
+    unread = [f"document {name} was not read: {why}" for name, why in report.facts.unread]
     told = [f"{why} ({', '.join(dict.fromkeys(codes))})" for why, codes in sorted(reasons.items())]
-    return _items([*unread, *told])
+    whole = f"<details><summary>rule by rule</summary>{_items(told)}</details>" if told else ""
+    return _items([*unread, *unjudged(report)]) + whole

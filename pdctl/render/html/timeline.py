@@ -11,8 +11,9 @@ from pdctl.adapters.traces import Event
 from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.ledger import Entry
 from pdctl.diagnose.words import span
+from pdctl.render.html.depth import label, line, spans, steps
 
-WIDTH, LEFT, ROW, PLOT = 960, 150, 18, 80
+WIDTH, LEFT, ROW, BAND, PLOT = 960, 190, 18, 40, 80
 MARKS, BARS = 400, 30  # drawn at most
 # Numbers that are drawn, those of one line together with the same scale.
 PLOTTED = (
@@ -54,6 +55,7 @@ def _span_of(facts: Facts, ledger: Sequence[Entry]) -> Axis:
     times += [e.at for p in facts.parties for e in p.traces.events if e.at is not None]
     times += [c.at for c in facts.changes if c.at is not None]
     times += [e.since for e in ledger]
+    times += [begin for _, _, inside in spans(facts) for begin, _ in inside]
     near = [t for t in times if t <= facts.at + 60]
     first = min(near, default=facts.at - 60)
     return Axis(first if facts.at - first > 1.0 else facts.at - 60, max([facts.at, *near]))
@@ -116,6 +118,22 @@ def plots(facts: Facts, axis: Axis) -> str:
     return "".join(figures)
 
 
+def depths(facts: Facts, axis: Axis) -> str:
+    """One stair a queue that anybody was in, with how many at most."""
+    rows = [(whose, queue, inside) for whose, queue, inside in spans(facts) if inside]
+    body = ""
+    for number, (whose, queue, inside) in enumerate(rows):
+        top = number * BAND
+        stair = steps(inside, axis.first, axis.last)
+        most = max(depth for _, depth in stair) or 1
+        points = [(axis.x(at), top + BAND - 6 - (BAND - 14) * depth / most) for at, depth in stair]
+        colour = COLOURS[number % len(COLOURS)]
+        body += f'<text x="0" y="{top + 14}">{label(whose, queue)}</text>'
+        body += f'<text x="{LEFT - 8}" y="{top + 14}" text-anchor="end">{most}</text>'
+        body += f'<polyline points="{line(points)}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
+    return _svg(body, axis, len(rows) * BAND, "queue depth over time") if rows else ""
+
+
 def bars(ledger: Sequence[Entry], at: float, axis: Axis) -> str:
     """Requests that have something to tell, each from the start of its stage to now; oldest first."""
     told = [e for e in ledger if not e.settled][:BARS]
@@ -163,6 +181,7 @@ def figures(facts: Facts, ledger: Sequence[Entry]) -> list[tuple[str, str]]:
     drawn = [
         ("Requests, from the start of their stage", bars(ledger, facts.at, axis)),
         ("What was done and what the logs said (point at a mark to read it)", marks(facts, axis)),
+        ("Queue depth", depths(facts, axis)),
         ("Queues and load", plots(facts, axis)),
     ]
     return [(caption, body) for caption, body in drawn if body]

@@ -49,7 +49,7 @@ class Pages:
             uvicorn.Config(
                 app.asgi(token),
                 http=_Bounded,
-                log_level="warning",
+                log_config=None,
                 access_log=False,
                 lifespan="off",
                 ws="none",

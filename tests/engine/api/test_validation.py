@@ -62,7 +62,26 @@ def test_a_wrong_completion_is_refused_by_name(body: dict[str, Any], param: str 
         ([], "messages", "invalid_request"),
         ("hi", "messages", "invalid_request"),
         ([{"content": "x"}], "messages[0].role", "invalid_request"),
+        ([{"role": 5, "content": "x"}], "messages[0].role", "invalid_request"),
+        ([{"role": ["user"], "content": "x"}], "messages[0].role", "invalid_request"),
+        ([{"role": "usr", "content": "x"}], "messages[0].role", "invalid_request"),
+        ([{"role": "tool", "content": "x", "tool_call_id": "1"}], "messages[0].role", "not_supported"),
+        ([{"role": "function", "content": "x", "name": "f"}], "messages[0].role", "not_supported"),
+        (
+            [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}],
+            "messages[0].tool_calls",
+            "not_supported",
+        ),
+        (
+            [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}],
+            "messages[0].function_call",
+            "not_supported",
+        ),
         ([{"role": "user", "content": 5}], "messages[0].content", "invalid_request"),
+        ([{"role": "user", "content": None}], "messages[0].content", "invalid_request"),
+        ([{"role": "user"}], "messages[0].content", "invalid_request"),
+        ([{"role": "assistant", "content": None}], "messages[0].content", "invalid_request"),
+        ([{"role": "user", "content": []}], "messages[0].content", "invalid_request"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content", "not_supported"),
     ],
 )
@@ -104,6 +123,55 @@ def test_a_wrong_generate_is_refused_by_name(body: dict[str, Any], param: str) -
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
+def test_an_option_that_would_change_the_answer_is_refused_on_every_route() -> None:
+    options: dict[str, Any] = {
+        "n": 2,
+        "best_of": 2,
+        "echo": True,
+        "suffix": "x",
+        "presence_penalty": -0.5,
+        "frequency_penalty": 1,
+        "logit_bias": {"50": 100},
+        "response_format": {"type": "json_object"},
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "tool_choice": "required",
+        "functions": [{"name": "f"}],
+        "function_call": {"name": "f"},
+        "modalities": ["text", "audio"],
+        "audio": {"voice": "a"},
+        "web_search_options": {},
+        "chat_template_kwargs": {"enable_thinking": False},
+        "guided_json": {"type": "object"},
+        "skip_special_tokens": False,
+        "stop_regex": "x+",
+    }
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/completions": {"prompt": "a"},
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},
+        "/generate": {"text": "a"},
+    }
+    client = Scripted(spell("x"))
+    for path, body in bodies.items():
+        for name, value in options.items():
+            answer = call(client, path, body | {name: value})
+            error = answer.json()["error"]
+            said = (answer.status_code, error["param"], error["code"], error["type"])
+            assert said == (400, name, "not_supported", "invalid_request_error"), (path, answer.text)
+            assert error["message"].startswith(f"{name} is not supported. Leave it out")
+    assert client.submitted == []
+
+
+def test_roles_reach_the_template_by_the_names_it_knows() -> None:
+    client = Scripted(spell("x"))
+    prompts = []
+    for first in ("system", "developer"):
+        messages = [{"role": first, "content": "Be short."}, {"role": "user", "content": ""}]
+        messages += [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}]
+        assert call(client, "/v1/chat/completions", {"messages": messages}).status_code == 200
+        prompts.append(client.submitted[-1].prompt)
+    assert prompts[0] == prompts[1]
+
+
 def test_what_the_public_router_adds_is_ignored() -> None:
     null = ("bootstrap_host", "bootstrap_port", "bootstrap_room", "stop", "seed", "max_tokens", "temperature")
     null += ("top_p", "stream", "top_logprobs", "frequency_penalty", "logit_bias")
@@ -111,6 +179,8 @@ def test_what_the_public_router_adds_is_ignored() -> None:
     neutral = {"n": 1, "best_of": 1, "presence_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0.0}
     defaults: dict[str, Any] = {**dict.fromkeys(null), **dict.fromkeys(off, False), **neutral}
     defaults |= {"top_k": -1, "model": "unknown", "user": "u", "response_format": {"type": "text"}}
+    defaults |= {"tools": [], "tool_choice": "auto", "skip_special_tokens": True, "separate_reasoning": True}
+    defaults |= {"metadata": {"a": "b"}, "store": True, "service_tier": "auto", "parallel_tool_calls": True}
     assert call(Scripted(spell("x")), "/v1/completions", {"prompt": "a", **defaults}).status_code == 200
     chat = {"messages": [{"role": "user", "content": "a"}], **defaults}
     assert call(Scripted(spell("x")), "/v1/chat/completions", chat).status_code == 200

@@ -159,6 +159,8 @@ def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
     for name, data, text in (
         ("short.gguf", content[: len(content) // 2], "damaged or truncated"),
         ("head.gguf", content[:200], "damaged or truncated"),
+        ("almost.gguf", content[:-1], "damaged or truncated"),
+        ("bytes.gguf", content[:-4096] + b"\xff" * 4096, "not finite numbers"),
         ("version.gguf", b"GGUF\x63\0\0\0" + content[8:], "damaged or truncated"),
         ("text.gguf", b"hello, I am no model", "not a GGUF file"),
         ("empty.gguf", b"", "not a GGUF file"),
@@ -171,6 +173,18 @@ def test_damaged_files_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="does not exist"):
         convert(tmp_path / "none.gguf", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_heads_that_do_not_fit_the_rows_are_damage(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    write_gguf(path, "llama", weights_of("llama"))
+    key = b"llama.attention.head_count\x04\0\0\0"
+    content = path.read_bytes()
+    at = content.index(key) + len(key)
+    path.write_bytes(content[:at] + (138).to_bytes(4, "little") + content[at + 4 :])
+    with pytest.raises(ModelError, match="damaged") as raised:
+        convert(path, tmp_path / "out")
+    assert str(path) in raised.value.message and not (tmp_path / "out").exists()
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,51 @@ def test_truncated_weights(folder: Path, keep: float) -> None:
     with pytest.raises(ModelError, match="damaged or truncated") as raised:
         Ranks(folder)
     assert str(path) in raised.value.message
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.embed_tokens.weight",
+        "model.layers.0.input_layernorm.weight",
+        "model.layers.1.self_attn.v_proj.weight",
+        "model.layers.2.mlp.down_proj.weight",
+    ],
+)
+def test_values_that_are_no_numbers(folder: Path, name: str, value: float) -> None:
+    change_weights(folder, lambda w: w[name].view(-1)[-1:].fill_(value))
+    with pytest.raises(ModelError, match=f"{name} has values that are not finite") as raised:
+        Ranks(folder)
+    assert str(folder / "model.safetensors") in raised.value.message
+
+
+def test_random_bytes_in_the_weights(folder: Path) -> None:
+    """The header is whole, so the file opens."""
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-4096:] = random.Random(5).randbytes(4096)
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match="not finite") as raised:
+        Ranks(folder)
+    assert str(path) in raised.value.message
+
+
+def test_finite_values_that_overflow_are_found_by_a_step(folder: Path) -> None:
+    runner = Ranks(folder).runners[0]
+    runner.prove()
+    change_weights(folder, lambda w: w["model.layers.1.mlp.down_proj.weight"].fill_(3e38))
+    with pytest.raises(ModelError, match="not finite") as raised:
+        Ranks(folder).runners[0].prove()
+    assert str(folder) in raised.value.message
+
+
+def test_weights_of_another_kind(folder: Path) -> None:
+    name = "model.layers.1.mlp.up_proj.weight"
+    for kind in (torch.int8, torch.float8_e4m3fn):
+        change_weights(folder, lambda w, k=kind: w.update({name: w[name].to(k)}))
+        with pytest.raises(ModelError, match=f"{name} is {str(kind)[6:]}"):
+            Ranks(folder)
 
 
 def test_missing_weights(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a launch takes on an architecture, without a GPU: Triton's compiler and the disassembler of its wheel."""
+"""What a launch takes on an architecture, without a GPU: Triton's compiler and its wheel's disassembler."""
 
 from __future__ import annotations
 

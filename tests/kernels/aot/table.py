@@ -52,7 +52,7 @@ def stale(table: Table) -> Iterator[str]:
 
 
 def wrong(build: Build, table: Table) -> Iterator[str]:
-    """Past a limit, spilling, or not as it was measured; a table may only change where somebody looks at it."""
+    """Past a limit, spilling, or not as it was measured: the table changes where somebody looks at it."""
     try:
         found = build.row()
     except Unfit as why:

@@ -1,4 +1,4 @@
-"""One comparison of a kernel with its reference: played in the interpreter, on a GPU, and on planted faults."""
+"""One comparison of a kernel with its reference: for the interpreter, a GPU, and planted faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Stage:
-    """What a case plays on: the kernel's module, where tensors are, and `fresh` for buffers that hold nothing."""
+    """What a case plays on: the kernel's module, a device, and `fresh` for buffers that hold nothing."""
 
     kernel: ModuleType
     device: torch.device = CPU
@@ -58,9 +58,13 @@ def near(found: torch.Tensor, want: torch.Tensor, ulps: float = 2, floor: float 
 
 def same(found: torch.Tensor, want: torch.Tensor) -> None:
     """AssertionError unless every bit is equal."""
-    a, b = found.cpu().contiguous().view(torch.uint8), want.cpu().contiguous().view(torch.uint8)
-    if found.dtype != want.dtype or not torch.equal(a, b):
-        raise AssertionError(f"{found.tolist()} instead of {want.tolist()}"[:400])
+    if found.dtype != want.dtype or found.shape != want.shape:
+        raise AssertionError(f"{found.dtype} {list(found.shape)} instead of {want.dtype} {list(want.shape)}")
+    a, b = (t.cpu().contiguous().view(-1) for t in (found, want))
+    bits = [t.view(torch.uint8).view(t.numel(), t.element_size()) for t in (a, b)]
+    differs = (bits[0] != bits[1]).any(1).nonzero().flatten()
+    if differs.numel():
+        raise AssertionError(f"{a[differs[0]]} instead of {b[differs[0]]}, and {differs.numel()} like it")
 
 
 def poisoned(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -1,7 +1,8 @@
-"""Decode attention over pages: lengths around every edge, poisoned pages and workspace, the CTA target's range."""
+"""Decode attention over pages: lengths around every edge, poisoned memory, the range of the CTA target."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
@@ -26,9 +27,10 @@ class Setup:
     page: int = PAGE
     sinks: bool = False
     max_tokens: int = 0
+    splits: int | None = None
 
     def plan(self) -> SplitPlan:
-        return SplitPlan.of(
+        plan = SplitPlan.of(
             max_batch=len(self.lengths) + 1,
             heads=self.heads,
             kv_heads=self.kv_heads,
@@ -36,10 +38,11 @@ class Setup:
             max_tokens=max(self.max_tokens, *self.lengths, 1),
             block=self.block,
         )
+        return plan if self.splits is None else dataclasses.replace(plan, splits=self.splits)
 
 
 def pool_of(setup: Setup) -> tuple[torch.Tensor, list[list[int]], list[torch.Tensor]]:
-    """pool, pages per row, and keys and values [2, kv_heads, length, dim] per row. What is no token is NaN."""
+    """pool, pages per row, and keys and values [2, kv_heads, length, dim] per row; the rest is NaN."""
     generator = torch.Generator().manual_seed(5)
     counts = [-(-n // setup.page) for n in setup.lengths]
     free = torch.randperm(sum(counts) + 3, generator=generator).tolist()
@@ -72,7 +75,9 @@ def attention64(q: torch.Tensor, kv: torch.Tensor, scale: float, sinks: torch.Te
 
 
 @functools.cache
-def problem(setup: Setup) -> tuple[torch.Tensor, torch.Tensor, list[list[int]], torch.Tensor | None, torch.Tensor]:
+def problem(
+    setup: Setup,
+) -> tuple[torch.Tensor, torch.Tensor, list[list[int]], torch.Tensor | None, torch.Tensor]:
     pool, pages, rows = pool_of(setup)
     q = normal(len(setup.lengths), setup.heads + 1, setup.dim, dtype=setup.dtype, seed=3)[:, 1:]
     sinks = normal(setup.heads, seed=8) if setup.sinks else None
@@ -145,6 +150,7 @@ def cases() -> Iterator[Case]:
     yield _answers(Setup((150, 16), dtype=torch.bfloat16, heads=6, sinks=True), targets=(6,))
     yield _answers(Setup((9 * 16, 31), heads=1, kv_heads=1), stale=True)
     yield _answers(Setup((17, 40), dim=24, heads=3, kv_heads=1, page=5))
+    yield _answers(Setup((11 * 16, 3 * 16), kv_heads=1, splits=5))
     yield _sweep(Setup((337,), kv_heads=1, heads=2), (1, 2, 3, 5, 10, 11, 12, 160, 512, 10**6))
     yield _sweep(Setup((0, 1500, 40), kv_heads=1, heads=2, block=16), (3, 4, 512), slow=True)
     yield Case("a row alone and in company", _company)

@@ -42,7 +42,11 @@ def rope_cases() -> Iterator[Case]:
     ):
 
         def play(
-            stage: Stage, heads: int = heads, dim: int = dim, dtype: torch.dtype = dtype, pairs: bool = interleaved
+            stage: Stage,
+            heads: int = heads,
+            dim: int = dim,
+            dtype: torch.dtype = dtype,
+            pairs: bool = interleaved,
         ) -> None:
             x = normal(5, heads + 2, dim, dtype=dtype)[:, 1:-1]
             positions = torch.tensor([0, 1, 900, 77, 3])

@@ -1,4 +1,4 @@
-"""What a GPU does not say: a lane outside every argument, a read of what nobody wrote, two programs on one byte.
+"""What a GPU does not say: a lane outside its arguments, a read of what nobody wrote, a race of programs.
 
 The interpreter runs the programs of a launch one after the other on this process's memory, so a wrong store
 would corrupt the heap instead of failing. Here every access is looked at first.
@@ -102,8 +102,12 @@ class Sanitizer:
                 left &= ~here
                 self._touch(kind, span, address[here], size)
         if left.any():
-            near = min(self._spans, key=lambda s: min(abs(address[left][0] - s.low), abs(address[left][0] - s.high)))
-            self._fault(f"{kind} {(int(address[left][0]) - near.low) // size} elements from the start of", near)
+            near = min(
+                self._spans, key=lambda s: min(abs(address[left][0] - s.low), abs(address[left][0] - s.high))
+            )
+            self._fault(
+                f"{kind} {(int(address[left][0]) - near.low) // size} elements from the start of", near
+            )
 
     def _touch(self, kind: str, span: Span, address: np.ndarray, size: int) -> None:
         storage = span.storage

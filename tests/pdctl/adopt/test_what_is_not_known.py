@@ -40,6 +40,11 @@ def test_nothing_of_a_script_is_executed(bench) -> None:
             ["serve.sh:1-3", "a condition", "Y may have"],
         ),
         ("for i in 1 2; do export N$i=1; done", "not understood", ["serve.sh:1", "a loop"]),
+        (
+            'for i in a b; do export GPU_$i="on off"; done',
+            "not understood",
+            ["a loop, which is not followed; i may have changed; it exports GPU_$i: what the engine needs"],
+        ),
         ("case $X in a) Y=1;; esac", "not understood", ["serve.sh:1", "a case"]),
         ("f() { export Y=1; }\nf", "not understood", ["serve.sh:2", "calls the function f"]),
         ("eval $X", "not understood", ["serve.sh:1", "eval is not followed"]),

@@ -141,6 +141,17 @@ def test_more_ranks_than_kv_heads_fail_with_their_place(made: Any, only: Any) ->
     )
 
 
+def test_kv_pages_that_no_host_could_hold_fail(made: Any, only: Any) -> None:
+    model = Model(True, "", 3, 2 * 30 * 3 * 64)
+    fits = made.state(made.engine(pages=50_000), model=model)
+    assert "kv" not in {line.check for line in lines(fits)}
+    line = only(lines(made.state(made.engine(pages=100_000), model=model)), "kv")
+    assert (line.level, line.found) == (Level.FAIL, "decode-0 68.7 GiB")
+    assert line.wanted == "KV pages within the 64.0 GiB of memory here"
+    half = made.state(made.engine(pages=100_000, dtype="bfloat16"), model=model)
+    assert "kv" not in {line.check for line in lines(half)}
+
+
 def test_a_round_trip_bounds_the_error_of_a_clock() -> None:
     """The host read its clock at any moment of the trip: the truth lies within the error in both cases."""
     for read_at in (100.0, 100.2, 100.4):

@@ -141,6 +141,9 @@ def test_no_verb_is_the_help_alone(capsys: pytest.CaptureFixture[str]) -> None:
         (["--model", "smollm2"], "smollm2-135m"),
         (["--name", "a b"], "lower-case letters"),
         (["--profile", "prod"], "production"),
+        (["--model", "/no/such/model"], "no file or folder here"),
+        (["--model", "/proc/self/fd"], "cannot be loaded: it has no config.json"),
+        (["--model", "/etc/hostname"], "neither a folder nor a GGUF file"),
     ],
 )
 def test_a_mistyped_init_writes_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pdctl import diagnose
 from pdctl.__main__ import main
-from pdctl.cli.remedy import command_of
+from pdctl.cli.remedy import acts, command_of
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.flows.diagnose import judge_bundle
@@ -45,6 +47,33 @@ def test_what_needs_a_fleet_does_not_go_with_a_saved_bundle(
 ) -> None:
     assert main(["diagnose", "--from", str(STALE), *options]) == Exit.USAGE
     assert options[0] in capsys.readouterr().err
+
+
+def test_a_page_is_for_its_owner_alone_also_where_another_was(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("older")
+    page.chmod(0o644)
+    for target in (page, tmp_path / "new.html"):
+        assert main(["diagnose", "--from", str(STALE), "--html", str(target)]) == Exit.FINDINGS
+        assert target.stat().st_mode & 0o777 == 0o600, target
+
+
+# What a remedy of pdctl may be that changes nothing, and so is not run by --fix.
+LOOKS = ("check", "logs", "status", "requests", "tune-timeout")
+
+
+def test_every_remedy_that_is_a_command_is_one_that_pdctl_runs_or_only_looks() -> None:
+    """Of every rule, as it stands in its source; and words that a person would have to fill in are none."""
+    folder = Path(diagnose.__file__).parent / "rules"
+    found = {m for f in folder.rglob("*.py") for m in re.findall(r'"(pdctl [a-z][^"]*)"', f.read_text())}
+    assert found
+    for remedy in found:
+        words = re.sub(r"\{[^}]*\}", "NAME", remedy).split()[1:]
+        assert acts(words) or words[0] in LOOKS, remedy
+
+
+def test_an_armed_fault_is_disarmed() -> None:
+    assert acts(["drill", "disarm", "decode-0"]) and not acts(["drill", "list"]) and not acts(["logs", "x"])
 
 
 def test_only_a_certain_remedy_that_acts_is_run() -> None:

@@ -18,6 +18,7 @@ from pdctl.__main__ import main
 from pdctl.cli.app import VERBS
 from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
+from pdctl.flows.context import Context
 from pdctl.remote.journal_read import list_runs, read_run
 from pdctl.remote.lock import FleetLock, holder_for, lock_on
 from pdctl.remote.operator import Operator, me
@@ -42,10 +43,11 @@ CHANGING = {
     "drill disarm": ["drill", "disarm", "prefill-0"],
 }
 # They change something and wait for nobody.
-BESIDE = {"abort": ["abort", "some-request"]}
+BESIDE = {"abort": ["abort", "some-request"], "pause": ["pause", "--for", "2h"]}
 LOOKING = {
     *("init", "model", "check", "status", "diagnose", "explain", "requests", "logs", "history", "lock"),
-    *("adopt", "completion", "load"),
+    *("adopt", "completion", "load", "incidents"),
+    "supervise",  # what it does by itself it does as the verbs do
 }
 
 
@@ -313,10 +315,40 @@ def test_history_asks_one_question_at_a_time(fleet: Path, capsys: pytest.Capture
     assert "No run has changed this fleet yet." in said and "earlier version" in said
 
 
+def test_nothing_that_runs_is_stopped_without_a_yes_where_nobody_can_be_asked(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One rule for every verb that restarts or stops; pytest's stdin is no terminal."""
+    for argv in (["restart", "--co", "--yes"], ["restart", "decode-0", "--yes"]):
+        assert main(argv) == Exit.USAGE
+        assert "was never deployed to local, so there is nothing to restart." in capsys.readouterr().err
+    assert main(["down"]) == Exit.OK, "nothing runs, so there is nothing to ask"
+    assert main(["deploy"]) == Exit.OK, "nothing is restarted by a first deploy"
+    before = lives(fleet)
+    edit(fleet, 'role = "decode"', 'role = "decode"\npages = 64')
+    for argv in (["deploy"], ["restart", "decode-0"], ["restart", "--co"], ["down"]):
+        capsys.readouterr()
+        assert main(argv) == Exit.USAGE, argv
+        said = capsys.readouterr().err
+        assert "There is no terminal to ask on." in said and "Add --yes to go on." in said, argv
+    assert lives(fleet) == before
+
+
+def lives(folder: Path) -> dict[str, int | None]:
+    with Context(load_fleet(folder / "fleet.toml")) as ctx:
+        return {name: status.pid for name, status in ctx.units("local").status().items()}
+
+
 def test_every_stage_of_a_co_restart_is_a_step(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is installed, so it fails; how far it came is written down."""
-    assert main(["restart", "--co", "--yes"]) != Exit.OK
-    (run,) = list_runs(load_fleet(fleet).paths.journal)
+    """A prefill does not come back, so it fails; how far it came is written down."""
+    assert main(["deploy"]) == Exit.OK
+    root = Path(load_fleet(fleet).host_paths("local").root)
+    (root / "env" / "prefill-0.behave").write_text("exit=74")
+    capsys.readouterr()
+    assert main(["restart", "--co", "--yes"]) == Exit.FINDINGS
+    said = capsys.readouterr().out
+    assert "prefill-0 did not start: prefill-0 cannot start: the test wants it so (failed: " in said
+    run = list_runs(load_fleet(fleet).paths.journal)[0]
     assert (run.command, run.state, run.again) == (
         "restart --co a",
         "failed",

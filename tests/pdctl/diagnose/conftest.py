@@ -84,6 +84,7 @@ class Scene:
         }
         self.router: dict[str, Any] = self._router()
         self.requests: list[dict[str, Any]] = []
+        self.recent: list[dict[str, Any]] = []
         self.steps = {"prefill-0": 0, "decode-0": 0}
         self.before: dict[str, dict[str, Any]] = {}
         self.reach: dict[str, Reach] = {}
@@ -196,7 +197,9 @@ class Scene:
             second = engine_sample(self._answer(name, doc))
             views.append(EngineView(self._member(name, doc["role"]), Pair(first, second, 1.0)))
         assert contracts.faults("router_state", self.router) == []
-        ledger = {"schema": 1, "instance": "router", "now": AT, "requests": self.requests, "recent": []}
+        ledger = {
+            "schema": 1, "instance": "router", "now": AT, "requests": self.requests, "recent": self.recent,
+        }  # fmt: skip
         assert contracts.faults("router_requests", ledger) == []
         older = ledger | {"requests": [r for r in self.requests if r["id"] not in self.new_to_router]}
         pair = Pair(

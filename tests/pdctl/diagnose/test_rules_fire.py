@@ -287,7 +287,11 @@ def test_an_order_that_was_inverted_live_is_put_back_by_a_deploy(scene: Scene, l
 def test_every_rule_has_a_scene_or_a_case_in_which_it_is_told() -> None:
     from pdctl.diagnose.rules import CATALOGUE
 
-    told = {code for code, _, _ in CASES.values()} | {"PD603", "PD901"}  # test_rules_quiet, test_suppress
+    told = {code for code, _, _ in CASES.values()} | {
+        "PD603",
+        "PD608",
+        "PD901",
+    }  # test_rules_quiet, test_recent, test_suppress
     for case in cases():
         told |= {p.finding.code for p in case.judge().verdict.findings}
     assert {rule.code for rule in CATALOGUE} - told == set()

@@ -9,6 +9,7 @@ from pdctl import contracts
 from pdctl.diagnose.facts import Suppression
 from pdctl.diagnose.report import document, make
 from pdctl.facts.clock import Clock
+from pdctl.render.diagnose import lines
 
 AT = 1_700_000_000.0
 
@@ -38,3 +39,12 @@ def test_it_holds_for_its_code_and_subject_and_until_its_day_only(scene: Any, ho
     report = skewed(scene, hosts, Suppression("PD801", "*", "lab clock", AT - 1))
     codes = [p.finding.code for p in report.verdict.findings]
     assert codes[0] == "PD801" and "PD901" in codes
+
+
+def test_the_last_day_is_told_as_the_fleet_file_writes_it(scene: Any, hosts: Any) -> None:
+    """`until` is the end of that day."""
+    until = 1_700_006_400.0  # 2023-11-15 00:00 UTC
+    by = Suppression("PD801", "*", "lab clock", until)
+    assert by.last_day == "2023-11-14" == Suppression("PD801", "*", "", until - 0.001).last_day
+    report = skewed(scene, hosts, by)
+    assert any("until the end of 2023-11-14" in text for _, text in lines(report))

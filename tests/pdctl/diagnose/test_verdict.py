@@ -50,3 +50,10 @@ def test_a_warning_does_not_explain_an_error() -> None:
     vague = told(FALLBACK.code, "p", since=100.0, hypotheses=DOUBT)
     warning = told(CAUSE.code, "p", since=90.0, severity=Severity.WARNING)
     assert placed(judge([warning, vague]))[0] == (FALLBACK.code, None)
+
+
+def test_a_rule_that_knows_the_very_lines_explains_what_only_quotes_them() -> None:
+    line = "p (p.log:7): ERROR something"
+    vague = BY_CODE[FALLBACK.code].finding("p", "s", [line], "", touches=["p"], since=1.0, hypotheses=DOUBT)
+    knows = BY_CODE[OTHER.code].finding("p", "s", [line], "", touches=["p"], since=900.0, hypotheses=DOUBT)
+    assert placed(judge([vague, knows])) == [(OTHER.code, None), (FALLBACK.code, 0)]

@@ -64,6 +64,22 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
             "port = 8103\nbootstrap_port = 8104",
             "23: cells.a.engines.decode-0.bootstrap_port: only a prefill has one; this is decode.",
         ),
+        ("port = 8103", "port = 8103\npages = 3", "23: cells.a.engines.decode-0.pages: must be at least 4."),
+        (
+            "port = 8103",
+            "port = 8103\nmax_running = 600",
+            "23: cells.a.engines.decode-0.max_running: a step computes token_budget = 512 tokens",
+        ),
+        (
+            "port = 8103",
+            "port = 8103\ntoken_budget = 8",
+            "token_budget: a step computes token_budget = 8 tokens, which is below max_running = 16",
+        ),
+        (
+            "port = 8103",
+            "port = 8103\nlegacy_bootstrap = true",
+            "23: cells.a.engines.decode-0.legacy_bootstrap: is a drill: it needs drill = true",
+        ),
         (
             "port = 8103",
             "port = 8103\npage_size = 24",
@@ -132,6 +148,11 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
             "port = 8100",
             'port = 8100\n[[suppress]]\ncode = "PD80"\nreason = "x"\nuntil = 2030-01-01',
             "suppress.0.code: is no rule's code",
+        ),
+        (
+            "port = 8100",
+            'port = 8100\n[[suppress]]\ncode = "PD609"\nreason = "x"\nuntil = 2030-01-01',
+            "27: suppress.0.code: there is no rule PD609. Did you mean PD",
         ),
         ("prefill-0", "decode-0", "Cannot declare"),
         ("port = 8103", "port = ", "22: Invalid value."),

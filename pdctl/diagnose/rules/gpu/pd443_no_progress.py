@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.diagnose import gpus
+from pdctl.diagnose.callsites import receiving
 from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.progress import Stall, stall
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
@@ -29,6 +30,8 @@ def _hypotheses(facts: Facts, view: EngineView, found: Stall) -> list[Hypothesis
             "abort the oldest request and see whether the counters move",
         )
         return [pool, stacks]
+    if receiving(view.traces):
+        return [*_waits(facts, view), stacks]
     load = Hypothesis("a kernel on the GPU never ends", "nvidia-smi: busy near 100 % at low power is a spin")
     return [*_waits(facts, view), load, stacks]
 
@@ -71,10 +74,13 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             lines.append(
                 "its unit is active and counts no restart: a policy that sees only exits does not act"
             )
+        waits = receiving(traces)
+        lines += [f"it stands in {waits}"] if waits else []
         lines += [gpus.told(g) for g in gpus.of_party(facts, view.name)[:4]]
         yield rule.finding(
             view.name,
-            f"{view.name} holds {found.running:g} running requests and makes no token.",
+            f"{view.name} holds {found.running:g} running requests and makes no token"
+            + (": it waits for KV inside a step." if waits else "."),
             lines,
             f"pdctl restart --co {view.member.cell}",
             since=found.since,

@@ -42,6 +42,10 @@ from pdctl.diagnose.rules.network import (
     pd336_no_mesh,
     pd337_nic_not_told,
     pd338_nic_exhausted,
+    pd339_name_unknown,
+    pd340_metadata_server,
+    pd341_no_connection,
+    pd342_no_shared_memory,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -83,4 +87,8 @@ RULES: tuple[Rule, ...] = (
     pd336_no_mesh.RULE,
     pd337_nic_not_told.RULE,
     pd338_nic_exhausted.RULE,
+    pd339_name_unknown.RULE,
+    pd340_metadata_server.RULE,
+    pd341_no_connection.RULE,
+    pd342_no_shared_memory.RULE,
 )

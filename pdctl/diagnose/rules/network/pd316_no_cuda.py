@@ -23,22 +23,41 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What else it could be: another UCX version shadows NIXL's own and says so (PD310); a UCX without RDMA uses
     TCP (PD314). A fleet that keeps KV in host memory on purpose shows the first line rightly.
 
-    What to do: take an image whose UCX has CUDA (ucx_info -d lists cuda_copy and cuda_ipc), or rebuild it
-    --with-cuda.
+    What to do: a UCX_TLS without CUDA's transports goes first; a scheduler or an image may have put it in.
+    Else take an image whose UCX has CUDA (ucx_info -d lists cuda_copy and cuda_ipc), or rebuild it with it.
     """
     events: list[Event] = [*facts.events("ucx.no_cuda")]
     events += [e for e in facts.events("ucx.no_transport") if "cuda" in e.values["what"]]
     events = [e for e in events if not _host_buffer(facts, e.party)]
     if not events:
         return
+    names = writers(events)
+    pins = [pin for name in names if (pin := _pin(facts, name))]
+    why = f"{pins[0]} leaves its CUDA transports out" if pins else "it takes GPU memory for host memory"
     yield rule.finding(
-        listed(writers(events)),
-        f"UCX of {listed(writers(events))} has no CUDA support: it takes GPU memory for host memory.",
-        quoted([*events, *facts.events("nixl.backend_error")]),
-        "take an image whose UCX has CUDA (ucx_info -d lists cuda_copy), or rebuild it --with-cuda",
-        touches=partners(facts, writers(events)),
+        listed(names),
+        f"UCX of {listed(names)} has no CUDA support: {why}.",
+        [
+            *quoted([*events, *facts.events("nixl.backend_error")]),
+            *(f"{listed(names)}: {p}" for p in pins[:1]),
+        ],
+        "unset UCX_TLS, or add cuda_copy and cuda_ipc to it; see who sets it (scheduler, image, host's MPI)"
+        if pins
+        else "take an image whose UCX has CUDA (ucx_info -d lists cuda_copy), or rebuild it --with-cuda",
+        touches=partners(facts, names),
         since=since(events),
     )
+
+
+def _pin(facts: Facts, name: str) -> str:
+    """The list of transports, without any of CUDA's, that its environment or its log shows."""
+    party = facts.party(name)
+    if party is None:
+        return ""
+    told = [e.values["value"] for e in party.traces.of("ucx.tls")]
+    value = party.traces.environ.get("UCX_TLS") or (told[0] if told else "")
+    open_ = not value or value.startswith("^") or "all" in value.split(",") or "cuda" in value
+    return "" if open_ else f"UCX_TLS={value}"
 
 
 def _host_buffer(facts: Facts, name: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from pdctl.adapters.traces import Traces
+from pdctl.adapters.traces import Event, Traces
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.lives import before, said_in
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 _NAMED = (
@@ -16,7 +17,10 @@ _NAMED = (
     "PD316",
     "PD317",
     "PD318",
+    "PD321",
     "PD323",
+    "PD337",
+    "PD338",
     "PD333",
     "PD111",
     "PD116",
@@ -60,14 +64,28 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             ),
             "",
         )
+        above = [e for e in before(party, events[0]) if e.where not in {b.where for b in events}]
+        live = _pinned(traces) + _LIVE[stage] if stage == "postXferReq" else _LIVE[stage]
         yield rule.finding(
             party.name,
-            f"NIXL's backend of {party.name} fails{f' in {stage}' if stage else ''}; no line says why.",
-            quoted(events),
+            f"NIXL's backend of {party.name} fails{f' in {stage}' if stage else ''}"
+            + (f"; before that: {said_in(above[0])}." if above else "; no line says why."),
+            [*quoted(above), *quoted(events)],
             "run it with UCX_LOG_LEVEL=info NIXL_LOG_LEVEL=debug and read what stands before the error",
             since=since(events),
-            hypotheses=_pinned(traces) + _LIVE[stage] if stage == "postXferReq" else _LIVE[stage],
+            hypotheses=[*_said(above), *live][:3],
         )
+
+
+def _said(above: Sequence[Event]) -> list[Hypothesis]:
+    if not above:
+        return []
+    return [
+        Hypothesis(
+            f"what the library says first: “{said_in(above[0])}”",
+            "search for that line with the versions of UCX and NIXL; it comes before NIXL's own error",
+        )
+    ]
 
 
 _UCX = Hypothesis("a system UCX shadows NIXL's own", "grep libucp /proc/PID/maps")

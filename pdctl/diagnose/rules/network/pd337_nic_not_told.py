@@ -34,19 +34,19 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         return
     names = partners(facts, [e.name for e in mute])
     failed = [f for f in failures(facts, *names) if f.kind not in (Kind.ABORT, Kind.ECHO)]
-    devices = mute[0].traces.settings[_FLAG]
+    devices = _given(mute[0])
     ever = _worked(facts, names)
     apart = len({e.member.host for e in facts.engines if e.name in names}) > 1
     yield rule.finding(
         listed(e.name for e in mute),
-        f"{listed(e.name for e in mute)} {'was' if len(mute) == 1 else 'were'} given {devices} by "
-        f"--disaggregation-ib-device, which NIXL does not read: UCX chooses the NIC, and {_VARIABLE} is not set."
+        f"{listed(e.name for e in mute)} got {devices} by --disaggregation-ib-device, which NIXL does not "
+        f"read: UCX chooses the NIC, and {_VARIABLE} is not set."
         + (" No transfer between the hosts works." if failed and apart and not ever else ""),
         [
             *(f"{e.name}: {_FLAG}={e.traces.settings[_FLAG]}, {_VARIABLE} not set" for e in mute),
             *_lines(failed),
         ],
-        f"set {_VARIABLE}={','.join(f'{d}:1' for d in devices.split(','))} on both sides, then restart the pair",
+        f"set {_VARIABLE}={','.join(f'{d}:1' for d in devices.split(','))} on both, then restart the pair",
         touches=names,
         since=since([f.event for f in failed]),
         severity=Severity.ERROR if failed else Severity.INFO,
@@ -62,6 +62,10 @@ _LIVE = (
         "another fault of the path between them", "ib_write_bw between the hosts over the named device"
     ),
 )
+
+
+def _given(view: EngineView) -> str:
+    return view.traces.settings[_FLAG]
 
 
 def _untold(view: EngineView) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 # Who takes doorbell pages and queues, by setting or variable -> in words.
 _TAKERS = (
@@ -40,6 +40,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for party in facts.parties:
         events = list(party.traces.of("verbs.exhausted"))
+        refused = list(party.traces.of("verbs.no_object"))
+        if refused and not events:
+            yield _refused(rule, party, refused)
         if not events:
             continue
         takers = _takers(party)
@@ -56,6 +59,33 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             touches=[party.name, party.member.host],
             since=since(events),
         )
+
+
+def _refused(rule: Rule, party: Party, events: list[Event]) -> Finding:
+    """The NIC says no, and not that it is full."""
+    first = events[0].values
+    device = first.get("device", "a NIC")
+    what = {"CQ": "completion queue", "QP": "queue pair", "SRQ": "receive queue"}.get(
+        first.get("what", ""), "queue"
+    )
+    direct = any("gdaki" in e.line or "devx" in e.line for e in events)
+    full = Hypothesis(
+        f"{device} has no more of them: other engines or libraries hold theirs",
+        "count what uses it (rdma resource show); start this engine alone, or with fewer threads and devices",
+    )
+    lane = Hypothesis(
+        "lanes that the GPU drives itself (gdaki, DevX) are not allowed or not known to this NIC's firmware",
+        "start it with UCX_TLS=^gdaki (or rc,cuda_copy): does the backend come up? Then update firmware",
+    )
+    return rule.finding(
+        party.name,
+        f"{device} refuses {party.name} another {what}.",
+        quoted(events),
+        f"{lane.test if direct else full.test}",
+        touches=[party.name, party.member.host],
+        since=since(events),
+        hypotheses=(lane, full) if direct else (full, lane),
+    )
 
 
 def _what(events: list[Event]) -> str:

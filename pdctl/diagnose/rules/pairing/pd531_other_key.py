@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from os.path import commonprefix
 
 from pdctl.adapters.traces import Event
+from pdctl.diagnose.callsites import receiving
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import EngineView, Facts
+from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 
 _LONG = 16  # characters that two names of one request share
-_IN_RECEIVE = re.compile(
-    r"(?i)\b(?:recv|receive|wait_for|start_load)_?(?:tensor|kv|layer|blocks?)\w*\b.*(?:connector|kv_transfer|p2p)"
-)
 _LAYER = re.compile(r"#.*$")
 
 
@@ -39,13 +36,17 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if not lost or any(_key(e) in have for e in wanted):
             continue
         first, near = lost[0]
-        start = len(commonprefix([_key(first), _key(near)]))
+        start = _shared(_key(first), _key(near))
         yield rule.finding(
             f"{prefill.name} -> {decode.name}",
-            f"{prefill.name} sends KV under another name than {decode.name} waits for: the names differ from "
-            f"“{_key(near)[start:][:24]}” and “{_key(first)[start:][:24]}” on, which each engine adds itself.",
-            [*quoted([near], 1), *quoted([e for e, _ in lost], 2), *_waits(decode)],
-            "set VLLM_DISABLE_REQUEST_ID_RANDOMIZATION=1 on prefill and decode, or upgrade both; restart the pair",
+            f"{prefill.name} sends KV under another name than {decode.name} waits for: it differs from "
+            f"“{_key(near)[start:][:24]}” and “{_key(first)[start:][:24]}” on, which each engine adds.",
+            [
+                *quoted([near], 1),
+                *quoted([e for e, _ in lost], 2),
+                *([f"{decode.name} stands in {at}"] if (at := receiving(decode.traces)) else []),
+            ],
+            "set VLLM_DISABLE_REQUEST_ID_RANDOMIZATION=1 on both, or upgrade both; then restart the pair",
             touches=[prefill.name, decode.name],
             since=since([e for e, _ in lost]),
         )
@@ -56,15 +57,16 @@ def _key(event: Event) -> str:
     return _LAYER.sub("", event.values["key"])
 
 
+def _shared(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
 def _near(event: Event, sent: Iterable[Event]) -> Event | None:
     """What was sent for the same request: its name begins as this one does, nearly to the end."""
     key = _key(event)
-    shared = [(len(commonprefix([key, _key(e)])), e) for e in sent]
+    shared = [(_shared(key, _key(e)), e) for e in sent]
     best, found = max(shared, key=lambda pair: pair[0], default=(0, None))
     return found if best >= max(_LONG, len(key) // 2) else None
-
-
-def _waits(decode: EngineView) -> list[str]:
-    """Frames of its stacks that stand in a receive."""
-    frames = [f for s in decode.traces.stacks for f in s.frames if _IN_RECEIVE.search(f)]
-    return [f"{decode.name} stands in {frames[0]}"] if frames else []

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import kernel_killed, signal_of
+from pdctl.diagnose.facts import EngineView, Facts, Party
+from pdctl.diagnose.lives import died, kernel_killed, signal_of
+from pdctl.diagnose.progress import stall
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
+from pdctl.facts.missing import known
 
 _OURS = re.compile(r"python|sglang|vllm|engine|worker|trtllm|ray|dynamo|router|mooncake|lmcache|pdctl", re.I)
 _RECENT = 3600.0
@@ -37,7 +39,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     counts.
     """
     for party in facts.parties:
-        lines = kernel_killed(facts, party)
+        lines = [e for e in kernel_killed(facts, party) if _may_be(party, e)]
         own = list(party.traces.of("process.oom_killed"))
         if not own and (not lines or signal_of(party.traces) != 9):
             continue
@@ -57,6 +59,7 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
         lines = [e for e in host.traces.events if e.sign == "kernel.oom_kill"]
         here = [p for p in facts.parties if p.member.host == host.name]
         lines = [e for e in lines if _OURS.search(e.values.get("name", "")) and _recent(e, facts.at)]
+        lines = [e for e in lines if not here or any(_may_be(p, e) for p in here)]
         if not lines or any(signal_of(p.traces) == 9 for p in here):
             continue
         victims = listed(dict.fromkeys(e.values["name"] for e in lines if e.values.get("name")))
@@ -67,4 +70,30 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
             "dmesg -T | grep -i -A1 'oom-kill'; raise the memory limit or lower host caches",
             touches=[host.name, *(p.name for p in here)],
             since=since(lines),
+            severity=_gravity(here),
         )
+
+
+_AFTER = 300.0  # seconds in which an end is noticed and a new life begins
+
+
+def _may_be(party: Party, event: Event) -> bool:
+    """Its end, where one is known, came with that line; a life that began long after it is not concerned."""
+    unit, seen = party.member.unit, party.traces
+    if event.at is None:
+        return True
+    if known(unit) and unit.state != "running":
+        return unit.since is None or abs(unit.since - event.at) < _AFTER
+    begun = unit.started_at if known(unit) else seen.started_at
+    return begun is None or begun < event.at + _AFTER
+
+
+def _gravity(here: list[Party]) -> Severity | None:
+    """No more than a fact beside engines that show that they are ready with all their ranks: it was somebody
+    else's process. A warning where nobody is known to be ill.
+    """
+    engines = [p for p in here if isinstance(p, EngineView)]
+    if engines and all(e.fresh and known(e.state) and e.state.ready for e in engines):
+        return Severity.INFO
+    ill = [p for p in here if died(p) or stall(p.traces) or p.traces.health not in ("", "ok")]
+    return None if ill or not here else Severity.WARNING

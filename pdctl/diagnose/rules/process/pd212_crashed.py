@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import end_in_words, gravity, signal_of
+from pdctl.diagnose.lives import before, end_in_words, gravity, said_in, signal_of
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 _NATIVE = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
@@ -39,6 +41,29 @@ def _asserted(party: Party) -> list[Hypothesis]:
     ]
 
 
+# Frames that every crash has.
+_ANY = re.compile(r"^lib(?:ucs|c|pthread|stdc\+\+|gcc_s|python[\d.]*)\b")
+
+
+def _innermost(party: Party) -> list[Hypothesis]:
+    """The library that the frames of the crash name, and how to do without it."""
+    frames = [e for e in party.traces.of("process.frame") if not _ANY.match(e.values["library"])]
+    if not frames:
+        return []
+    library, function = frames[0].values["library"], frames[0].values["function"]
+    transport = re.sub(r"^libuct_(?:cuda_)?|\.so$", "", library) if library.startswith("libuct_") else ""
+    test = "compare its version on both sides and with the last good start; one more run without it"
+    if transport:
+        name = {"gdrcopy": "gdr_copy", "ib": "rc,dc,ud"}.get(transport, transport)
+        test = f"start it with UCX_TLS=^{name}: does it stay up? Then compare that library with the driver"
+    return [Hypothesis(f"{library} crashed in {function}", test)]
+
+
+def _first_words(party: Party, lines: list[Event]) -> list[Event]:
+    """What it called an error just before it crashed."""
+    return before(party, lines[0])[-3:] if lines and lines[0].party == party.name else []
+
+
 def _number(party: Party) -> int | None:
     number = signal_of(party.traces)
     if number in _NATIVE:
@@ -69,13 +94,15 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         host = facts.host(party.member.host)
         kernel = [e for e in host.traces.events if e.sign == "kernel.segfault"] if host else []
         lines = [*party.traces.of("process.assertion"), *party.traces.of("process.signal"), *kernel]
+        said = _first_words(party, lines)
         how = end_in_words(party.traces) if signal_of(party.traces) else f"ended by {_NATIVE[number]}"
         yield rule.finding(
             party.name,
-            f"{party.name} crashed in native code ({_NATIVE[number]}).",
-            [f"{party.name}: {how}", *quoted(lines)],
+            f"{party.name} crashed in native code ({_NATIVE[number]})"
+            + (f"; before that: {said_in(said[0])}." if said else "."),
+            [f"{party.name}: {how}", *quoted(said), *quoted(lines)],
             f"pdctl logs {party.name}",
             since=since(lines),
             severity=gravity(party),
-            hypotheses=[*_asserted(party), *_hypotheses(number, party.name)],
+            hypotheses=[*_asserted(party), *_innermost(party), *_hypotheses(number, party.name)][:3],
         )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
+
+_LIMITS = {"process.no_files": "Max open files", "process.no_threads": "Max processes"}
+_ROW = re.compile(r"(?P<what>Max [a-z ]+?)\s{2,}(?P<soft>\S+)\s+(?P<hard>\S+)")
 
 
 @rule("PD220", "limit of files or threads reached", Severity.ERROR, ["logs"])
@@ -33,11 +37,21 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         lines = facts.events(sign)
         if lines:
             names = writers(lines)
+            told = [line for name in names if (line := _limit(facts, name, sign))]
             yield rule.finding(
                 listed(names),
-                f"{listed(names)} ran into the limit of {what}.",
-                quoted(lines),
+                f"{listed(names)} ran into the limit of {what}" + (f" ({told[0]})." if told else "."),
+                [*quoted(lines), *told],
                 remedy,
                 touches=names,
                 since=since(lines),
             )
+
+
+def _limit(facts: Facts, name: str, sign: str) -> str:
+    """What /proc/PID/limits allows the writer, "" where it is not shown."""
+    party = facts.party(name)
+    text = party.traces.files.get("limits", "") if party else ""
+    rows = {m["what"]: m for m in _ROW.finditer(text)}
+    row = rows.get(_LIMITS[sign])
+    return f"{_LIMITS[sign].lower()} {row['soft']} of at most {row['hard']}" if row else ""

@@ -70,7 +70,7 @@ def _stage(party: Party) -> Event | None:
     return None if any(e.order > begun for e in traces.of("start.ready")) else steps[-1]
 
 
-@rule("PD225", "start hangs", Severity.ERROR, ["logs"], echo_of=["PD690"], fallback=True)
+@rule("PD225", "start hangs", Severity.ERROR, ["logs"], echo_of=["PD339", "PD690"], fallback=True)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """An engine began its start, neither ended nor became ready, and has said nothing for long.
 

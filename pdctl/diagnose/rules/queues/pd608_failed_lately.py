@@ -46,11 +46,11 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         return
     last = failed[-1]
     row = _row(ended)
-    codes = Counter(e.code for e in failed).most_common()
+    codes = ", ".join(f"{n} {code}" for code, n in Counter(e.code for e in failed).most_common())
     yield rule.finding(
         "router" if not known(facts.router) else facts.router.name,
-        f"{count(len(failed), 'request')} failed in the last 5 min, the newest {span(state.now - last.at)} ago: "
-        f"{', '.join(f'{n} {code}' for code, n in codes)}.",
+        f"{count(len(failed), 'request')} failed in the last 5 min ({codes}), "
+        f"the newest {span(state.now - last.at)} ago.",
         some([_told(e, state.now) for e in reversed(failed)]),
         "grep an id or room in the engines' logs: pdctl logs NAME",
         touches=[e.name for e in facts.engines],

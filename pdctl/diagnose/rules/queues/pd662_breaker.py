@@ -51,7 +51,7 @@ def _errors(facts: Facts, router: Party, sign: str) -> list[Event]:
     return [e for p in (router, *facts.engines) for e in p.traces.of(sign)]
 
 
-@rule("PD662", "breaker open, workers well", Severity.ERROR, ["engine.reach"])
+@rule("PD662", "breaker open, workers well", Severity.ERROR, ["engine.reach"], echo_of=["PD220"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The router's circuit breakers keep every worker out, and the workers are well.
 

@@ -28,9 +28,8 @@ function age(seconds) {
 function table(heads, rows) {
   if (!rows.length) return h("p", { class: "soft" }, "none");
   const line = row => h("tr", {}, row.map((cell, i) => {
-    const made = h("td", { "data-of": heads[i], class: heads[i] === "request" ? "id" : null });
-    made.append(...[cell].flat().filter(part => part !== null && part !== undefined && part !== ""));
-    return made;
+    const parts = [cell].flat().filter(part => part !== null && part !== undefined && part !== "");
+    return h("td", { "data-of": heads[i], class: heads[i] === "request" ? "id" : null }, parts.length ? h("div", {}, parts) : "");
   }));
   return h("table", {}, h("thead", {}, h("tr", {}, heads.map(head => h("th", {}, head)))), h("tbody", {}, rows.map(line)));
 }
@@ -91,10 +90,10 @@ function engines(cell) {
 }
 
 const PLOTS = [
-  { title: "Requests", unit: "", lines: [["waiting", "waiting"], ["running", "running"]] },
+  { title: "In queues", unit: "", lines: [["waiting", "waiting"], ["running", "running"]] },
   { title: "Oldest wait", unit: " s", lines: [["oldest", "oldest"]] },
   { title: "Tokens", unit: "/s", lines: [["prefill_rate", "prefill"], ["decode_rate", "decode"]] },
-  { title: "KV held", unit: " %", lines: [["kv", "held"]], most: 100, times: 100 },
+  { title: "KV held, fullest engine", unit: " %", lines: [["kv", "held"]], most: 100, times: 100 },
 ];
 
 function plots(history, name, marks) {
@@ -240,7 +239,8 @@ function ranges() {
 function listen() {
   const stream = new EventSource("api/events");
   let told = 0;
-  stream.onmessage = () => { if (!document.hidden && Date.now() - told > 1000) { told = Date.now(); refresh(); } };
+  stream.onmessage = () => { told = Date.now(); if (!document.hidden) refresh(); };
+  stream.onerror = () => { if (!document.hidden) refresh(); };
   setInterval(() => { if (!document.hidden && Date.now() - told > 10000) refresh(); }, 5000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 }

@@ -1,0 +1,129 @@
+"""The supervisor's unit on the control host, where the fleet file asks for one.
+
+It has a folder and a unit of its own beside the fleet's: a deployment records what serves, and it serves
+nothing. It runs from this installation of pdctl and reads the fleet's own files, so the control host is this
+machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from pdctl.errors import ConfigError
+from pdctl.fleet.model import Fleet, HostPaths
+from pdctl.flows.context import Context
+from pdctl.plan.step import Step
+from pdctl.supervisor.policy import load_policy
+from pdctl.units.base import Units
+from pdctl.units.choose import open_units
+from pdctl.units.spec import UnitSpec
+
+NAME = "supervisor"
+# A turn of its loop asks hosts, each within its own deadline.
+WATCHDOG, START, STOP = 300.0, 120.0, 90.0
+RUNS = ("active", "activating")
+
+
+def units_of(ctx: Context) -> Units:
+    """The backend for this one unit, with a root of its own."""
+    host = ctx.fleet.hosts[ctx.fleet.control]
+    return open_units(ctx.transport(host.name), _paths(ctx.fleet), host, ctx.fleet.name)
+
+
+def _paths(fleet: Fleet) -> HostPaths:
+    return HostPaths(f"{fleet.hosts[fleet.control].root}/{NAME}")
+
+
+def _was_here(fleet: Fleet) -> bool:
+    """Whether one was ever installed, which costs no process to see."""
+    return fleet.hosts[fleet.control].local and Path(_paths(fleet).root).is_dir()
+
+
+def desired(fleet: Fleet) -> UnitSpec:
+    """ConfigError where it could not run: the control host is another machine, or its policy is wrong."""
+    host = fleet.hosts[fleet.control]
+    if not host.local:
+        raise ConfigError(
+            "supervise_elsewhere",
+            f"fleet.supervise: the control host {host.name} is another machine, and a supervisor reads the "
+            "fleet's files where it runs.",
+            "Keep the fleet's folder there and deploy from there, or run `pdctl supervise` there yourself.",
+        )
+    load_policy(fleet.paths.policy)
+    paths = _paths(fleet)
+    argv = (sys.executable, "-m", "pdctl", "--fleet", str(fleet.path), "supervise")
+    inputs = hashlib.sha256("\0".join([*argv, version("pdctl")]).encode()).hexdigest()
+    return UnitSpec(
+        name=NAME,
+        argv=argv,
+        env_file=paths.env(NAME),
+        cwd=str(fleet.dir),
+        log=paths.log(NAME),
+        run=paths.run(NAME),
+        inputs=inputs,
+        start_timeout=START,
+        stop_timeout=STOP,
+        watchdog=WATCHDOG,
+        restart_delay=5.0,
+        no_restart=(2,),
+        role=NAME,
+        fleet=fleet.name,
+    )
+
+
+def supervisor_steps(ctx: Context, group: str) -> Iterator[Step]:
+    """Install and start it, or take it away where the fleet file no longer asks for it."""
+    fleet, host = ctx.fleet, ctx.fleet.control
+    if not fleet.spec.fleet.supervise:
+        if _was_here(fleet):
+            yield _removal(ctx, group)
+        return
+    spec = desired(fleet)
+
+    def differs() -> Sequence[str]:
+        return () if units_of(ctx).installed(NAME) == spec else ["its unit is not as it should be"]
+
+    def install() -> None:
+        ctx.transport(host).put(b"", spec.env_file, 0o600)
+        units_of(ctx).install(spec)
+
+    def idle() -> Sequence[str]:
+        status = units_of(ctx).status([NAME])[NAME]
+        if status.state not in RUNS:
+            return [f"it is {status.state}"]
+        return () if status.inputs == spec.inputs else ["it runs from another installation"]
+
+    def start() -> None:
+        units_of(ctx).restart(NAME)
+
+    yield Step(
+        f"{host}/unit/{NAME}", host, "install the unit of the supervisor", differs, install, group=group
+    )
+    yield Step(f"{host}/start/{NAME}", host, "start the supervisor", idle, start, group=group)
+
+
+def _removal(ctx: Context, group: str) -> Step:
+    def there() -> Sequence[str]:
+        return ["it is not asked for"] if units_of(ctx).specs() else ()
+
+    def remove() -> None:
+        units_of(ctx).remove(NAME)
+
+    host, what = ctx.fleet.control, "stop and remove the supervisor"
+    return Step(f"{host}/remove/{NAME}", host, what, there, remove, group=group)
+
+
+def stop(ctx: Context) -> bool:
+    """Before the fleet is taken down; whether it ran."""
+    if not _was_here(ctx.fleet):
+        return False
+    units = units_of(ctx)
+    status = units.status([NAME]).get(NAME)
+    if status is None or status.state in ("missing", "inactive", "failed"):
+        return False
+    units.stop(NAME)
+    return True

@@ -1,0 +1,1 @@
+docker run --gpus '"device=0,1,2,3"' --network host --ipc host vllm/vllm-openai:v0.25.0 deepseek-ai/DeepSeek-V4-Flash --port 8010 -tp 4 --kv-transfer-config '{"kv_connector":"MooncakeConnector","kv_role":"kv_producer","kv_load_failure_policy":"fail"}'

@@ -1,0 +1,1 @@
+docker run --rm --gpus '"device=1"' --network host --ipc host -e VLLM_NIXL_SIDE_CHANNEL_PORT=5601 -e UCX_LOG_LEVEL=debug vllm/vllm-openai:v0.28.0 --model Qwen/Qwen3-0.6B --port 8200 --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'

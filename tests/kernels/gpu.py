@@ -1,0 +1,106 @@
+"""`python -m tests.kernels.gpu`: the cases on this machine's GPU, and times of what is right.
+
+Nothing is timed before it is correct. Decode attention is set beside torch's own and beside the time that
+reading its keys and values takes at the bandwidth that a copy reaches here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import sys
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from kernels.ops.splits import SplitPlan, SplitWorkspace
+from tests.kernels.cases.case import Stage
+from tests.kernels.cases.table import CASES
+
+SHAPES = ((1, 1024), (1, 32768), (16, 4096), (64, 1024))  # rows, tokens
+HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
+
+
+def wrong() -> list[str]:
+    """Cases that fail here, with what they say."""
+    device, problems = torch.device("cuda"), []
+    for op, cases in CASES.items():
+        stage = Stage(importlib.import_module(f"kernels.ops.{op}.kernel"), device)
+        for case in cases():
+            try:
+                case.play(stage)
+                torch.cuda.synchronize()
+            except Exception as error:
+                problems.append(f"{op}: {case.name}: {error}")
+    return problems
+
+
+def milliseconds(call: Callable[[], object]) -> float:
+    """The median of 20, with a cold start before."""
+    call()
+    times = []
+    for _ in range(20):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+
+def bandwidth() -> float:
+    """Bytes a millisecond that a large copy reads and writes."""
+    source = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return 2 * source.numel() / milliseconds(lambda: target.copy_(source))
+
+
+def decode_row(rows: int, tokens: int, by_ms: float) -> str:
+    kernel = importlib.import_module("kernels.ops.paged_decode_attention.kernel")
+    count = tokens // PAGE
+    pool = torch.randn(rows * count, KV_HEADS, 1, 2, PAGE, DIM, dtype=torch.bfloat16, device="cuda")
+    q = torch.randn(rows, HEADS, DIM, dtype=torch.bfloat16, device="cuda")
+    pages = [list(range(i * count, (i + 1) * count)) for i in range(rows)]
+    split = SplitPlan.of(
+        max_batch=rows, heads=HEADS, kv_heads=KV_HEADS, dim=DIM, max_tokens=max(tokens, 131072)
+    )
+    plan = kernel.plan_decode(pool, pages, [tokens] * rows, SplitWorkspace(split, "cuda"))
+    kv = pool.view(rows, count, KV_HEADS, 2, PAGE, DIM).permute(3, 0, 2, 1, 4, 5).flatten(3, 4).contiguous()
+
+    def ours() -> torch.Tensor:
+        return kernel.paged_decode_attention(q, pool, 0, plan, DIM**-0.5)  # type: ignore[no-any-return]
+
+    def torchs() -> torch.Tensor:
+        return F.scaled_dot_product_attention(q.unsqueeze(2), kv[0], kv[1], enable_gqa=True).squeeze(2)
+
+    error = float((ours().float() - torchs().float()).abs().max())
+    if not error < 0.02:
+        return f"{rows:5} {tokens:7}   wrong by {error:.3g}, not timed"
+    floor = pool.nbytes / by_ms
+    mine, other = milliseconds(ours), milliseconds(torchs)
+    return f"{rows:5} {tokens:7} {mine:10.4f} {other:10.4f} {floor:10.4f} {floor / mine:8.0%}"
+
+
+def main() -> int:
+    if not torch.cuda.is_available():
+        print("no CUDA device here: nothing was run. The kernels were neither checked nor timed on a GPU.")
+        return 0
+    print(torch.cuda.get_device_name(), "sm_{}{}".format(*torch.cuda.get_device_capability()))
+    problems = wrong()
+    for problem in problems:
+        print(problem)
+    if problems:
+        print(f"{len(problems)} cases fail; nothing is timed")
+        return 1
+    by_ms = bandwidth()
+    print(f"all cases pass. Decode attention, {HEADS}/{KV_HEADS} heads of {DIM}, bfloat16, milliseconds:")
+    print(f"{'rows':>5} {'tokens':>7} {'kernel':>10} {'torch':>10} {'reading':>10} {'reached':>8}")
+    for rows, tokens in SHAPES:
+        print(decode_row(rows, tokens, by_ms))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""What failed a moment ago, what was changed before it, and what a router took back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pdctl.adapters.picture import Reach
+from pdctl.adapters.traces import Event, HostTraces
+from pdctl.bundle.documents import Documents
+from pdctl.bundle.read import facts_of
+from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.report import make
+from pdctl.facts.unit import Unit
+
+AT = 1_700_000_000.0
+TOLD = "at = 2026-09-03T12:10:00Z\n"
+ENGINE = '[parties.{}]\nkind = "sglang"\nhealth = "ok"\nurl = "http://10.0.0.{}:30000"\n'
+
+
+def ended(id: int, how: str, ago: float, code: str | None = None) -> dict[str, Any]:
+    return {"id": f"r{id}", "room": id, "ended": how, "code": code, "seconds": 2.0, "ended_at": AT - ago}
+
+
+def note(scene: Any, *recent: dict[str, Any]) -> list[Any]:
+    scene.recent = list(recent)
+    findings = make(scene.facts(), 1.0).verdict.findings
+    return [p.finding for p in findings if p.finding.code == "PD608"]
+
+
+def test_requests_that_failed_are_named_when_all_is_well_again(scene: Any) -> None:
+    failed = [ended(n, "failed", 6.0, "kv_transfer_failed") for n in (1, 2)]
+    (found,) = note(scene, *failed, ended(3, "done", 1.0))
+    assert found.severity.word == "info" and "2 requests failed" in found.summary
+    assert "2 kv_transfer_failed" in found.summary and "6.0 s ago" in found.summary
+    assert any("r1 (room 1)" in line for line in found.evidence)
+
+
+def test_three_in_a_row_and_nothing_since_is_a_warning(scene: Any) -> None:
+    row = [ended(n, "failed", 9.0 - n, "peer_lost") for n in (1, 2, 3)]
+    assert note(scene, ended(9, "done", 60.0), *row)[0].severity.word == "warning"
+    assert note(scene, *row, ended(9, "done", 1.0))[0].severity.word == "info"
+    full = [ended(n, "failed", 9.0 - n, "queue_timeout") for n in (1, 2, 3)]
+    assert note(scene, *full)[0].severity.word == "info"
+
+
+def test_what_clients_did_and_what_is_long_over_is_no_note(scene: Any) -> None:
+    mine = [ended(1, "failed", 5.0, "context_length_exceeded"), ended(2, "aborted", 5.0, "aborted")]
+    assert note(scene, *mine, ended(3, "failed", 900.0, "kv_corrupt")) == []
+
+
+def facts(texts: dict[str, str]) -> Facts:
+    return facts_of(Documents("b", texts), AT)
+
+
+UPGRADED = 'what = "upgraded"\nname = "sglang"\nvalue = "1.1 -> 1.2"\n'
+FAILED = (
+    "[2026-09-03 12:06:01] Decode transfer failed for request rank=0 with exception "
+    "KVTransferError(bootstrap_room=11): Request 11 timed out after 300.0s in KVPoll.WaitingForInput\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        (
+            'what = "upgraded"\nname = "sglang"\nvalue = "1.1 -> 1.2"\nat = 2026-09-03T11:55:00Z',
+            "go back to 1.1",
+        ),
+        (
+            'what = "setting"\nname = "UCX_TLS"\nvalue = "rc"\nat = 2026-09-03T11:55:00Z',
+            "go back to what",
+        ),
+        (UPGRADED + "at = 2026-09-03T12:09:00Z", ""),
+        (UPGRADED + "cured = false", ""),
+        (UPGRADED + 'party = "prefill-9"', ""),
+    ],
+)
+def test_a_change_from_before_is_the_first_doubt(change: str, doubt: str) -> None:
+    told = TOLD + f"[[changes]]\n{change}\n" + ENGINE.format("prefill-0", 1) + ENGINE.format("decode-0", 2)
+    texts = {"bundle.toml": told, "decode-0.log": FAILED}
+    leader = make(facts(texts), 1.0).verdict.findings[0].finding
+    assert leader.code == "PD525" and 2 <= len(leader.hypotheses) <= 3
+    tests = [h.test for h in leader.hypotheses]
+    assert any("change nothing else" in t and t.startswith(doubt) for t in tests) == bool(doubt), tests
+    assert not doubt or tests[0].startswith(doubt)
+
+
+REFUSED = (
+    "2026-09-03 12:00:12 WARN Health check failed for worker http://10.0.0.1:30000: Connection refused\n"
+)
+OPEN = (
+    "2026-09-03 12:00:13 WARN Circuit breaker state transition closed -> open worker=http://10.0.0.1:30000\n"
+)
+WORKS = (
+    "[2026-09-03 12:09:58] Decode batch. #running-req: 3, gen throughput (token/s): 210.12, #queue-req: 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("later", "loud"),
+    [
+        ("", True),
+        ("Circuit breaker state transition half_open -> closed worker=http://10.0.0.1:30000", False),
+        ("worker http://10.0.0.1:30000 is healthy again", False),
+        ("worker http://10.0.0.1:30000 marked unhealthy -> healthy", False),
+        ("Circuit breaker transition half_open -> closed worker=http://10.0.0.7:30000", True),
+    ],
+)
+def test_a_worker_that_was_taken_back_is_no_alarm(later: str, loud: bool) -> None:
+    told = (
+        TOLD
+        + ENGINE.format("prefill-0", 1)
+        + ENGINE.format("decode-0", 2)
+        + '[parties.router]\nhealth = "ok"\n'
+    )
+    prefill = WORKS.replace("Decode batch", "Prefill batch").replace("gen", "input")
+    texts = {
+        "bundle.toml": told,
+        "router.log": REFUSED + OPEN + (f"2026-09-03 12:01:36 INFO {later}\n" if later else ""),
+        "decode-0.log": WORKS,
+        "prefill-0.log": prefill,
+    }
+    findings = make(facts(texts), 1.0).verdict.findings
+    codes = {p.finding.code for p in findings if p.finding.severity.word != "info"}
+    assert bool(codes) == loud, codes
+
+
+def test_a_peer_that_says_that_it_is_ready_again_is_no_alarm() -> None:
+    told = TOLD + ENGINE.format("prefill-0", 1) + ENGINE.format("decode-0", 2) + "[parties.router]\n"
+    ready = "[2026-09-03 12:01:30] The server is fired up and ready to roll!\n"
+    texts = {"bundle.toml": told, "router.log": REFUSED, "prefill-0.log": ready}
+    assert make(facts(texts), 1.0).verdict.status == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "found"),
+    [
+        # requests so far, held, requests 10 s before, held then: of the prefill and of the decode
+        ((3, 0, 3, 0), (8150, 24, 8123, 22), True),
+        ((3, 0, 3, 0), (40, 2, 30, 2), True),
+        ((8000, 0, 8000, 0), (8150, 3, 8123, 30), False),  # decode ends what it has
+        ((8000, 0, 8000, 0), (8150, 31, 8120, 30), True),  # many came, none to the prefill
+        ((3, 1, 3, 0), (8150, 24, 8123, 22), False),  # it computes one
+        ((30, 0, 29, 0), (8150, 24, 8123, 22), False),  # short prompts go to decode alone
+        ((0, 0, 0, 0), (5, 0, 5, 0), False),
+    ],
+)
+def test_prefills_that_nobody_chooses(prefill: Any, decode: Any, found: bool) -> None:
+    told = TOLD
+    for name, (total, held, before, held_before) in (("prefill-0", prefill), ("decode-0", decode)):
+        told += f'[parties.{name}]\nkind = "vllm"\nhealth = "ok"\n'
+        told += f"numbers = {{ finished_total = {total}.0, running = {held}.0 }}\n"
+        told += f"numbers_before = {{ finished_total = {before}.0, running = {held_before}.0 }}\n"
+    codes = {p.finding.code for p in make(facts({"bundle.toml": told}), 1.0).verdict.findings}
+    assert ("PD115" in codes) == found
+
+
+def test_an_engine_that_ended_and_was_not_asked_is_not_said_to_answer() -> None:
+    told = TOLD + '[parties.decode-0]\nkind = "vllm"\nexit = 1\n'
+    (placed,) = make(facts({"bundle.toml": told}), 1.0).verdict.findings
+    assert placed.finding.code == "PD201" and not any("HTTP" in line for line in placed.finding.evidence)
+
+
+def oom(scene: Any, hosts: Any, ago: float, ready: bool = True, **unit: Any) -> list[str]:
+    """Severities of PD210: units began 1000 s ago, the kernel killed a python `ago` s ago."""
+    line = "Out of memory: Killed process 26256 (python) total-vm:5161476kB"
+    where, values = "hosts/local/dmesg.txt:1", {"name": "python"}
+    event = Event("kernel.oom_kill", "local", AT - ago, 1, where, line, values=values)
+    scene.hosts = [hosts(traces=HostTraces(events=(event,)))]
+    for name in ("prefill-0", "decode-0", "router"):
+        running = Unit(name, "running", True, 100, None, 0, AT - 1000, AT - 1000)
+        scene.units[name] = replace(running, **unit) if name == "decode-0" else running
+    scene.docs["decode-0"] |= {"ready": ready, "not_ready": [] if ready else ["no peer"]}
+    found = [p.finding for p in make(scene.facts(), 1.0).verdict.findings]
+    return [f.severity.word for f in found if f.code == "PD210"]
+
+
+def test_a_process_that_was_killed_long_before_a_life_is_not_its_end(scene: Any, hosts: Any) -> None:
+    assert oom(scene, hosts, ago=1500.0) == []
+    assert oom(scene, hosts, ago=1500.0, restarts=2, started_at=AT - 5) == []
+    ended = {"state": "failed", "exit": -9, "started_at": None}
+    scene.reach["decode-0"] = Reach.REFUSED
+    assert oom(scene, hosts, ago=1500.0, since=AT - 1490, **ended) == ["warning"]
+    assert oom(scene, hosts, ago=1500.0, since=AT - 4, **ended) == []
+
+
+def test_one_that_was_killed_beside_engines_that_are_well_is_a_note(scene: Any, hosts: Any) -> None:
+    assert oom(scene, hosts, ago=500.0) == ["info"]
+    assert oom(scene, hosts, ago=500.0, ready=False) == ["warning"]

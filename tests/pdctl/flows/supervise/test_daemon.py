@@ -1,0 +1,355 @@
+"""The loop around the rules: switches on the control host, evidence, one act at a time, what died goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdctl.bundle.documents import Documents
+from pdctl.errors import LockedError
+from pdctl.fleet.model import Fleet
+from pdctl.flows.changing import fleet_lock
+from pdctl.flows.context import Context
+from pdctl.flows.supervise import daemon as daemon_module
+from pdctl.flows.supervise import evidence
+from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
+from pdctl.flows.supervise.daemon import Daemon, half_way, narrowed, roster
+from pdctl.flows.supervise.pause import pause, resume
+from pdctl.flows.supervise.switch import Standby, lease_of, pause_of
+from pdctl.remote.journal import Call, Journal
+from pdctl.remote.journal_read import list_runs
+from pdctl.remote.journal_store import Store
+from pdctl.remote.lock import holder_for
+from pdctl.remote.operator import Operator, me
+from pdctl.supervisor.decide import Decision
+from pdctl.supervisor.judge import Seen
+from pdctl.supervisor.observation import Observation
+from pdctl.supervisor.policy import Act
+from pdctl.supervisor.states import State
+from pdctl.units.notify import NotifySocket
+from tests.pdctl.flows.conftest import Bench
+from tests.pdctl.supervisor.bed import Bed, Virtual, finding, policy
+
+ELSEWHERE = Operator("ann", "elsewhere", "another boot pid:[1]", 4242, 17)
+ABORT = Decision(Act.ABORT, "router", "a", "PD601", "router", "forgotten", request="r1")
+WEDGE = finding("PD501", subject="prefill-0 -> decode-0")
+
+
+def terms(lease: Callable[[], None] = lambda: None) -> Terms:
+    return Terms(1, frozenset(), 0.5, lease)
+
+
+def no_lease() -> None:
+    raise LockedError("lock_lost", "This run stops: another supervisor has it.")
+
+
+def until(check: Callable[[], object], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "the condition never came true"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def fleet(bench: Bench) -> Fleet:
+    """Nothing of it is deployed."""
+    return bench.fleet()
+
+
+def test_nothing_is_done_while_paused_without_the_lease_or_while_somebody_holds_the_fleet(
+    fleet: Fleet,
+) -> None:
+    with Context(fleet) as ctx:
+        pause(ctx, "new disks", None, wait=False)
+        refused = act(fleet, ABORT, terms(), print)
+        assert refused.outcome == "refused" and "paused by" in refused.detail
+        assert resume(ctx) and not resume(ctx)
+        assert act(fleet, ABORT, terms(no_lease), print).outcome == "refused"
+        fleet_lock(ctx).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="moving racks"))
+        runs = len(list_runs(fleet.paths.journal))
+        assert "moving racks" in act(fleet, ABORT, terms(), print).detail
+        assert len(list_runs(fleet.paths.journal)) == runs, "it did not even begin"
+
+
+def test_what_fails_is_an_outcome_and_the_lock_is_given_back(fleet: Fleet) -> None:
+    found = act(fleet, ABORT, terms(), print)
+    assert found.outcome == "failed" and "cannot be reached" in found.detail
+    with Context(fleet) as ctx:
+        assert fleet_lock(ctx).look() is None
+
+
+def test_an_act_without_proof_is_refused(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pdctl.flows.supervise import act as module
+    from pdctl.flows.supervise.prove import Proof
+
+    wedge = Decision(Act.CO_RESTART, "a", "a", "PD501", "x", "why", proof=True)
+    proofs = [Proof({}, passed=("p -> d",)), Proof({"p -> d": "silent"}, passed=("p -> e",))]
+    monkeypatch.setattr(module, "prove", lambda ctx, cell, seconds: proofs.pop(0))
+    assert "not proven" in act(fleet, wedge, terms(), print).detail
+    assert "no other cell is healthy" in act(fleet, wedge, terms(), print).detail
+    assert not proofs
+
+
+def test_one_of_two_supervisors_acts(fleet: Fleet) -> None:
+    said: list[str] = []
+    with Context(fleet, say=said.append) as ctx:
+        first, second = Standby(ctx, said.append), Standby(ctx, said.append)
+        assert first.acquire() and not second.acquire() and not second.acquire()
+        assert len([s for s in said if "this one only looks" in s]) == 1
+        with pytest.raises(LockedError):
+            second.check()
+        first.check()
+        first.end()
+        assert second.acquire()
+        second.end()
+        dead = Operator("bob", me().host, me().machine, me().pid, (me().start or 0) - 1)
+        lease_of(ctx).take(holder_for(dead, "dead", "pdctl supervise"))
+        assert first.acquire() is True, "the lease of one that is dead is taken over"
+        first.end()
+
+
+def died(fleet: Fleet, note: bool = True, command: str = "restart --co a") -> str:
+    """A run whose process is gone, of a supervisor."""
+    call = Call(command, ("restart", "--co", "a", "--yes"))
+    with Journal(fleet.paths.journal, call) as journal:
+        if note:
+            journal.note(NOTE, incident=1)
+        with journal.doing("a/drain", "fleet", "cell a: drain engines"):
+            pass
+    store = Store(fleet.paths.journal)
+    store.write("UPDATE runs SET state = 'running', start = 1 WHERE id = ?", (journal.id,))
+    store.close()
+    return journal.id
+
+
+def test_only_a_co_restart_of_a_supervisor_that_nobody_came_after_is_gone_on_with(fleet: Fleet) -> None:
+    assert half_way(fleet) is None
+    died(fleet, note=False)
+    assert half_way(fleet) is None, "a person's own"
+    run = died(fleet)
+    found = half_way(fleet)
+    assert found is not None and (found.run, found.cell, found.step) == (run, "a", "cell a: drain engines")
+    with Journal(fleet.paths.journal, "abort x"):
+        pass
+    assert half_way(fleet) == found
+    with Journal(fleet.paths.journal, "deploy"):
+        pass
+    assert half_way(fleet) is None, "somebody has seen to it"
+
+
+class Turns:
+    """A daemon whose looks and verdicts are given, and whose acts end when they are told to."""
+
+    def __init__(self, ctx: Context, patch: pytest.MonkeyPatch) -> None:
+        self.said: list[str] = []
+        ctx.say = self.said.append
+        self.clock, self.found = Virtual(), list[Seen]()
+        self.acts: list[tuple[Decision, str]] = []
+        self.end = threading.Event()
+        self.outcome: Outcome | None = Outcome("done", "so it was")
+        self.path = ctx.fleet.dir
+        patch.setattr(Daemon, "_diagnose", self.diagnose)
+        patch.setattr(daemon_module, "act", self.act)
+        self.held, self.paused = "", ""
+        patch.setattr(Daemon, "_ask_switches", self.switches)
+        self.notices: list[Any] = []
+        self.daemon = Daemon(ctx, policy(), self.look, self.notices.append, self.clock)
+        self.bed = Bed(ctx.fleet.dir / "unused", cells=())
+        self.bed.names, self.bed.clock = {"a": ("prefill-0", "decode-0")}, self.clock
+
+    def switches(self) -> None:
+        self.daemon.switches.held, self.daemon.switches.paused = self.held, self.paused
+
+    def look(self) -> Observation:
+        return self.bed.seen(*{f.cell for f in self.found})
+
+    def diagnose(self, cells: set[str]) -> None:
+        for cell in cells:
+            self.daemon.ward.judged(cell, [f for f in self.found if f.cell == cell])
+            self.daemon._bundles[cell] = Documents("test", {"manifest.json": "{}"})
+
+    def act(self, fleet: Fleet, decision: Decision, terms: Terms, say: object, resumes: str) -> Outcome:
+        assert list(evidence.folder(fleet).glob("*.tar.gz")), "evidence comes first"
+        self.acts.append((decision, resumes))
+        self.end.wait(60)
+        if self.outcome is None:
+            raise RuntimeError("our own fault")
+        return self.outcome
+
+    def turn(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.clock.pass_(5.0)
+            self.daemon.tick()
+
+    @property
+    def state(self) -> State:
+        return self.daemon.ward.cases["a"].state
+
+
+@pytest.fixture
+def turns(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
+    with Context(fleet) as ctx:
+        made = Turns(ctx, monkeypatch)
+        yield made
+        made.end.set()
+        made.daemon.close()
+
+
+def test_evidence_is_kept_then_it_acts_and_looks_on_meanwhile(turns: Turns) -> None:
+    turns.turn()
+    turns.found = [WEDGE]
+    turns.turn(4)
+    until(lambda: turns.acts)
+    assert turns.state is State.ACTING
+    turns.turn(3)
+    assert len(turns.acts) == 1, "one at a time"
+    turns.found = []
+    turns.end.set()
+    until(lambda: turns.daemon.running is None or turns.daemon.running.future.done())
+    turns.turn(30)
+    assert turns.state is State.SERVING
+    (incident,) = turns.daemon.store.recent()
+    assert not incident.open and Path(incident.evidence).is_file()
+    assert [n.kind for n in turns.notices] == ["opened", "action", "closed"]
+
+
+def test_paused_and_held_it_looks_and_does_nothing(turns: Turns) -> None:
+    turns.paused = "paused by ann@desk: new disks"
+    turns.found = [WEDGE]
+    turns.turn(10)
+    assert not turns.acts and turns.state is State.ILL, "it is seen all the same"
+    turns.held, turns.paused = "ann@desk: pdctl deploy", ""
+    turns.turn(10)
+    assert not turns.acts
+    turns.held = ""
+    turns.turn(4)
+    until(lambda: turns.acts)
+
+
+def test_the_switches_are_those_of_the_control_host(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_module, "SWITCHES", 0.0)
+    said: list[str] = []
+    with Context(fleet, say=said.append) as ctx:
+        made = Daemon(ctx, policy(), Observation, said.append)  # type: ignore[arg-type]
+        made._ask_switches()
+        assert made._may_act()
+        pause_of(ctx).pause("ann@desk", "new disks", None)
+        fleet_lock(ctx).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="racks"))
+        made._ask_switches()
+        assert not made._may_act() and "racks" in made.switches.held and "disks" in made.switches.paused
+        pause_of(ctx).resume()
+        fleet_lock(ctx).release("hand")
+        made._ask_switches()
+        assert made._may_act()
+        assert said[-3:] == [
+            "no longer held",
+            "no longer paused",
+            "resumed by a person: what was given up may be tried again",
+        ]
+        made.close()
+
+
+def test_an_act_that_breaks_by_our_own_fault_is_a_failed_act(turns: Turns) -> None:
+    turns.outcome = None
+    turns.end.set()
+    turns.found = [WEDGE]
+    turns.turn(3)
+    until(lambda: turns.acts)
+    until(lambda: turns.turn() or turns.daemon.running is None)
+    (action,) = turns.daemon.store.actions()
+    assert (action.outcome, action.detail) == ("failed", "RuntimeError: our own fault")
+
+
+def test_a_successor_goes_on_with_what_died_half_way(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = died(fleet)
+    with Context(fleet) as ctx:
+        made = Turns(ctx, monkeypatch)
+        held = {"admission": "held", "hold_age": 9.0}
+        from dataclasses import replace
+
+        seen = made.look
+        monkeypatch.setattr(made.daemon, "_look", lambda: _held(seen(), held, replace))
+        made.turn()
+        until(lambda: made.acts)
+        ((decision, resumes),) = made.acts
+        assert (decision.act, decision.target, decision.proof, resumes) == (Act.CO_RESTART, "a", False, run)
+        made.end.set()
+        made.daemon.close()
+
+
+def _held(seen: Observation, fields: dict[str, Any], replace: Callable[..., Any]) -> Observation:
+    return replace(seen, router=replace(seen.router, **fields))
+
+
+def test_what_died_half_way_is_left_where_the_cell_serves(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died(fleet)
+    with Context(fleet) as ctx:
+        made = Turns(ctx, monkeypatch)
+        made.turn(10)
+        assert not made.acts and made.state is State.SERVING
+        assert any("left as it is" in s for s in made.said)
+        made.daemon.close()
+
+
+def test_evidence_is_bounded_and_the_newest_stays(fleet: Fleet) -> None:
+    folder = evidence.folder(fleet)
+    for n in range(8):
+        path = evidence.keep(fleet, Documents("t", {"a": "x"}), n, most=3, megabytes=1)
+        os.utime(path, (n, n))
+    assert sorted(p.name[:10] for p in folder.glob("*")) == ["incident-5", "incident-6", "incident-7"]
+    big = Documents("t", {"a": os.urandom(3 << 20).hex()})
+    path = evidence.keep(fleet, big, 9, most=3, megabytes=1)
+    assert list(folder.glob("*")) == [path]
+
+
+def test_the_rules_look_at_the_cells_that_are_asked_for(two: Bench) -> None:
+    fleet = two.fleet()
+    alone = narrowed(fleet, {"b"})
+    assert list(alone.cells) == ["b"] and set(alone.hosts) == {"h1", "h2"}, "the router's host stays"
+    assert narrowed(fleet, {"a", "b"}) is fleet and narrowed(fleet, {"b", ""}) is fleet
+    assert roster(fleet).cells == {"a": ("prefill-a", "decode-a"), "b": ("prefill-b", "decode-b")}
+
+
+def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_policy_on_error(
+    bench: Bench,
+) -> None:
+    socket, log = NotifySocket(), bench.folder / "log"
+    heard: list[tuple[str, str]] = []
+
+    def hears(key: str, value: str = "1") -> bool:
+        heard.extend(socket.read())
+        return (key, value) in heard
+
+    rows = 'schema = 1\n[supervisor]\nlook_every = 0.5\npage = ""\n'
+    (bench.folder / "policy.toml").write_text(rows)
+    argv = [sys.executable, "-m", "pdctl", "--fleet", str(bench.folder), "supervise"]
+    with open(log, "wb") as out:
+        env = os.environ | {"NOTIFY_SOCKET": socket.path}
+        run = subprocess.Popen(argv, stdout=out, stderr=out, env=env)
+    try:
+        until(lambda: hears("READY") and hears("WATCHDOG"))
+        (bench.folder / "policy.toml").write_text(rows + 'mode = "acts"\n')
+        run.send_signal(signal.SIGHUP)
+        until(lambda: "goes on with what it had" in log.read_text())
+        assert f"{bench.folder}/policy.toml:5: supervisor.mode: must be one of" in log.read_text()
+        (bench.folder / "policy.toml").write_text(rows + 'mode = "watch"\n')
+        run.send_signal(signal.SIGHUP)
+        until(lambda: "read its policy again" in log.read_text())
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 0, log.read_text()
+        assert hears("STOPPING")
+    finally:
+        run.kill()
+        run.wait()
+        socket.close()

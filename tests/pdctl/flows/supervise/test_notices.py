@@ -1,0 +1,125 @@
+"""Notices arrive once, after failures too, and never hold anybody up."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from pdctl.flows.supervise.notices import QUEUED, Teller
+from pdctl.supervisor.policy import Channel
+from pdctl.supervisor.ward import Notice
+
+QUICK = (0.01, 0.01, 0.01)
+
+
+class Hook(BaseHTTPRequestHandler):
+    refuse: ClassVar[int] = 0
+    got: ClassVar[list[tuple[dict[str, str], dict[str, Any]]]] = []
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        Hook.got.append((dict(self.headers), body))
+        Hook.refuse, failing = max(0, Hook.refuse - 1), Hook.refuse > 0
+        self.send_response(503 if failing else 204)
+        self.end_headers()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    Hook.got, Hook.refuse = [], 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/x"
+    server.shutdown()
+    server.server_close()
+
+
+def until(check: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def notice(text: str = "wedged", kind: Any = "opened") -> Notice:
+    return Notice(kind, 3, "a", ("PD501",), text, 1e9)
+
+
+def teller(folder: Path, said: list[str], **channels: Channel) -> Teller:
+    return Teller("test", folder, channels, said.append, QUICK)
+
+
+def test_a_webhook_that_fails_is_tried_again_under_the_same_key(url: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "hook-token").write_text("s3cret\n")
+    made = teller(tmp_path, said, ops=Channel(webhook=url, secret="hook-token"))
+    Hook.refuse = 2
+    made.tell(notice())
+    until(lambda: len(Hook.got) == 3)
+    heads, bodies = zip(*Hook.got, strict=True)
+    assert {h["Idempotency-Key"] for h in heads} == {bodies[0]["id"]}
+    assert heads[0]["Authorization"] == "Bearer s3cret"
+    assert {k: bodies[0][k] for k in ("fleet", "kind", "incident", "cell", "codes", "text")} == {
+        "fleet": "test",
+        "kind": "opened",
+        "incident": 3,
+        "cell": "a",
+        "codes": ["PD501"],
+        "text": "wedged",
+    }
+    made.close()
+    assert said == ["notify ops: HTTP 503; it is tried again"]
+
+
+def test_one_that_never_arrives_is_given_up_aloud(url: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    made = teller(tmp_path, said, ops=Channel(webhook=url))
+    Hook.refuse = 99
+    made.tell(notice())
+    until(lambda: any("given up after 4 tries" in s for s in said))
+    made.close()
+
+
+def test_the_same_notice_is_told_once_and_only_to_who_wants_its_kind(url: str, tmp_path: Path) -> None:
+    made = teller(tmp_path, [], ops=Channel(webhook=url, on=["person", "closed"]))
+    for _ in range(3):
+        made.tell(notice(kind="opened"))
+        made.tell(notice(kind="person"))
+    made.tell(notice(kind="closed"))
+    made.close()
+    assert [body["kind"] for _, body in Hook.got] == ["person", "closed"]
+
+
+def test_a_command_gets_the_notice_on_stdin_and_what_it_says_is_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    keep = ["sh", "-c", f"cat > {tmp_path}/got"]
+    fail = [sys.executable, "-c", "import sys; sys.exit('no such room')"]
+    made = teller(tmp_path, said, keep=Channel(command=keep), fail=Channel(command=fail))
+    made.tell(notice())
+    until(lambda: any("given up" in s for s in said))
+    made.close()
+    assert json.loads((tmp_path / "got").read_text())["text"] == "wedged"
+    assert said[0] == "notify fail: exit code 1: no such room; it is tried again"
+
+
+def test_a_silent_receiver_holds_nobody_up_and_the_queue_is_bounded(tmp_path: Path) -> None:
+    said: list[str] = []
+    held = threading.Event()
+    made = Teller("test", tmp_path, {"ops": Channel(command=["x"])}, said.append, QUICK)
+    made._send = lambda channel, body: str(held.wait(60))[:0]  # type: ignore[method-assign]
+    for n in range(QUEUED + 50):
+        made.tell(notice(f"n{n}"))
+    assert len(made._letters) <= QUEUED and any("dropped" in s for s in said)
+    held.set()
+    made.close()

@@ -1,0 +1,50 @@
+"""The supervisor's unit: installed and started by a deploy where the fleet file asks for it, then removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pdctl.errors import ConfigError
+from pdctl.flows.deploy import supervisor
+from pdctl.flows.down import down
+from tests.pdctl.flows.conftest import Bench
+
+
+@pytest.mark.slow
+def test_a_deploy_starts_it_a_second_one_leaves_it_and_one_without_the_key_removes_it(bench: Bench) -> None:
+    (bench.folder / "policy.toml").write_text('schema = 1\n[supervisor]\npage = ""\n')
+    bench.deploy()
+    assert not Path(bench.root(), "supervisor").exists()
+    bench.edit("[fleet]\n", "[fleet]\nsupervise = true\n")
+    made = bench.deploy()
+    assert [p.step.id for p in made.plan.of("supervisor")] == [
+        "local/unit/supervisor",
+        "local/start/supervisor",
+    ]
+    ctx = bench.context()
+    status = supervisor.units_of(ctx).status([supervisor.NAME])[supervisor.NAME]
+    assert status.running
+    assert not bench.plan().plan.of("supervisor") and not bench.plan().plan.changes
+    assert supervisor.NAME not in bench.lives(), "it is no unit of what serves"
+    bench.edit("supervise = true\n", "")
+    bench.deploy()
+    assert not supervisor.units_of(ctx).specs()
+    bench.edit("[fleet]\n", "[fleet]\nsupervise = true\n")
+    bench.deploy()
+    down(bench.context())
+    assert not supervisor.units_of(ctx).status([supervisor.NAME])[supervisor.NAME].running
+
+
+def test_what_could_not_run_is_refused_before_anything_is_changed(bench: Bench) -> None:
+    bench.edit("[fleet]\n", "[fleet]\nsupervise = true\n")
+    (bench.folder / "policy.toml").write_text('schema = 1\n[supervisor]\nmode = "acts"\n')
+    fleet = bench.fleet()
+    with pytest.raises(ConfigError, match="policy"):
+        supervisor.desired(fleet)
+    host = fleet.hosts["local"]
+    far = replace(host, spec=host.spec.model_copy(update={"transport": "ssh"}))
+    with pytest.raises(ConfigError, match="another machine"):
+        supervisor.desired(replace(fleet, hosts={"local": far}))
