@@ -21,6 +21,7 @@ MIN_BLOCKS = 2  # of keys in a split: below, merging costs more than it saves
 MAX_SPLITS = 128
 _WAVES = 2  # CTAs that a plan provides for, per multiprocessor of a large GPU
 _PROCESSORS = 160
+HEAD_TILE = 16  # query heads that share the rows they read; the least that a tensor core takes
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,13 @@ class SplitPlan:
         return max(1, min(self.splits, target_ctas // max(1, batch * self.kv_heads)))
 
 
+def head_tiles(heads: int) -> int:
+    """KV heads of a plan for attention whose heads all read the same rows; ValueError for part of a tile."""
+    if heads > HEAD_TILE and heads % HEAD_TILE:
+        raise ValueError(f"{heads} heads are not whole tiles of {HEAD_TILE}")
+    return max(1, heads // HEAD_TILE)
+
+
 class SplitWorkspace:
     """Partial results of one plan on one stream: made before anything is captured, never grown, and NaN
     wherever no kernel has written, so that a read of what nobody wrote shows."""
@@ -110,6 +118,13 @@ class SplitWorkspace:
             )
         if self.rows.shape != plan.workspace_shape or self.lse.shape != plan.workspace_shape[:-1]:
             raise ValueError(f"the workspace of stream {self.stream} is not of its plan's shape")
+
+
+def needed(workspace: SplitWorkspace | None) -> SplitWorkspace:
+    """ValueError when a kernel is called without the workspace that its reference does not need."""
+    if workspace is None:
+        raise ValueError("decode attention on a GPU needs the workspace of its stream")
+    return workspace
 
 
 class Workspaces:

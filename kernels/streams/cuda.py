@@ -1,8 +1,8 @@
 """CUDA streams and graphs.
 
 PyTorch's allocator may give a released block to its own stream at once, while another stream still reads it;
-`release` therefore tells it every stream that was launched with the tensor. In a capture it allocates from the
-graph's own pool, whose addresses the graph holds, and nothing else may.
+`release` therefore tells it every stream that was launched with the tensor. In a capture it allocates from
+the graph's own pool, whose addresses the graph holds, and nothing else may.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ T = TypeVar("T")
 
 
 class CudaStreams:
-    """`main` is the stream that is current when this is made; the others are made here, before any capture."""
+    """`main` is the stream that is current when this is made; the others are made here, before a capture."""
 
-    def __init__(self, names: Sequence[str], device: torch.device | str = "cuda", overlap: bool = True) -> None:
+    def __init__(
+        self, names: Sequence[str], device: torch.device | str = "cuda", overlap: bool = True
+    ) -> None:
         self.overlap = overlap
         self._device = torch.device(device)
         self._streams = {name: torch.cuda.Stream(self._device) for name in names if name != MAIN}
@@ -76,7 +78,7 @@ class CudaStreams:
 
     @contextmanager
     def capture(self, stream: str = MAIN) -> Iterator[torch.cuda.CUDAGraph]:
-        """Yields the graph, to be replayed after the block; `stream` stands for a stream of the capture's own.
+        """Yields the graph, to be replayed after the block; `stream` is a stream of the capture's own.
 
         Side streams take part from the first fork on and must be joined again.
         """

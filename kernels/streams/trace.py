@@ -2,8 +2,8 @@
 
 Each launch carries a vector clock: how much of every stream it runs after. Two launches that touch the same
 bytes, one of them writing, must be ordered. Memory is given out as a caching allocator does: a released block
-goes to the next who asks on its stream, whether or not other streams are done with it, so a missing join shows
-as a race with the block's next owner.
+goes to the next who asks on its stream, whether or not other streams are done with it, so a missing join
+shows as a race with the block's next owner.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ class Node:
 
 @dataclass(frozen=True)
 class Block:
-    """Memory of a stream's allocator. `taken` when it was first given out: before or in a capture."""
+    """Memory of a stream's allocator; `captured` when it is of a graph's own pool."""
 
     tensor: torch.Tensor
     captured: bool
 
+    @property
+    def range(self) -> Range:
+        return self.tensor.data_ptr(), self.tensor.data_ptr() + self.tensor.numel()
+
 
 class Trace:
-    """Runs the work as it comes, so that results are right, and keeps the order that streams would give it."""
+    """Runs the work as it comes, so that results are right, and keeps the order that streams would give."""
 
     overlap = True
 
@@ -62,6 +66,7 @@ class Trace:
         self._owned: dict[int, tuple[str, Block]] = {}
         self._root: str | None = None
         self._forked: set[str] = set()
+        self._held: list[Range] = []
         self.nodes: list[Node] = []
 
     def launch(
@@ -73,10 +78,15 @@ class Trace:
         writes: Sequence[torch.Tensor] = (),
     ) -> T:
         if self._root is not None and stream not in self._forked:
-            raise TraceFault(f"{name} on stream {stream}, which was not forked from the captured {self._root}")
+            raise TraceFault(
+                f"{name} on stream {stream}, which was not forked from the captured {self._root}"
+            )
         clock = self._clock(stream)
         clock[stream] += 1
-        self.nodes.append(Node(stream, name, dict(clock), _ranges(reads), _ranges(writes)))
+        node = Node(stream, name, dict(clock), _ranges(reads), _ranges(writes))
+        self.nodes.append(node)
+        if self._root is not None:
+            self._held += (*node.reads, *node.writes)
         return work()
 
     def fork(self, source: str, *targets: str) -> None:
@@ -112,19 +122,28 @@ class Trace:
         owner, block = self._owned.pop(tensor.data_ptr(), (None, None))
         if block is None or owner != stream:
             raise TraceFault(f"release on stream {stream} of memory that is {owner or 'no stream'}'s")
+        if not block.captured and _meet([block.range], self._held):
+            raise TraceFault(f"release on stream {stream} of memory whose address a graph holds")
         self._free.setdefault((stream, block.tensor.numel()), []).append(block)
 
     @contextmanager
     def capture(self, stream: str = MAIN) -> Iterator[Trace]:
-        """TraceFault at the end when a stream that took part is not joined, or memory of outside is reused."""
+        """TraceFault at the end when a stream that took part is not joined, or memory stays allocated.
+
+        A graph has a pool of its own, for what is given back within it. Scratch that is first made in a
+        capture and kept would be an address of that pool, which the pool's next graph gives out again.
+        """
         self._root, self._forked = stream, {stream}
-        outside, self._free = self._free, {}  # a graph has a pool of its own
+        outside, self._free = self._free, {}
         try:
             yield self
             for other in self._forked - {stream}:
                 missing = self._clocks[other][other] - self._clocks[stream][other]
                 if missing:
                     raise TraceFault(f"the capture ends with {missing} launches of stream {other} not joined")
+            kept = [owner for owner, block in self._owned.values() if block.captured]
+            if kept:
+                raise TraceFault(f"memory of stream {kept[0]} was allocated inside the capture and is kept")
         finally:
             self._root, self._forked, self._free = None, set(), outside
 

@@ -17,7 +17,9 @@ from pdctl.supervisor.incidents import Incidents
 
 def command(
     ctx: typer.Context,
-    id: Annotated[int | None, typer.Argument(help="One incident with its timeline and actions.")] = None,
+    id: Annotated[
+        int | None, typer.Argument(min=1, help="One incident with its timeline and actions.")
+    ] = None,
     lines: Annotated[int, typer.Option("-n", min=1, help="How many of the newest.")] = 20,
     open_only: Annotated[bool, typer.Option("--open", help="Those that are not over.")] = False,
 ) -> Exit:

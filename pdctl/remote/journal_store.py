@@ -62,11 +62,14 @@ class Store:
         reason = str(error)
         if isinstance(error, OSError):
             reason = ": ".join(str(word) for word in (error.filename, error.strerror) if word)
-        hint = "Move it aside to begin a new journal." if self._path.is_file() else ""
+        aside = self._path.is_file() and os.access(self._path.parent, os.W_OK)
+        hint = "Move it aside to begin a new journal." if aside else ""
         return ConfigError("journal", f"The journal {self._path} cannot be used: {reason}.", hint)
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    if path.exists() and not os.access(path.parent, os.W_OK):
+        return _readable(path)
     # The folder is what is locked: closing a second descriptor of the file itself would drop SQLite's locks.
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -85,3 +88,10 @@ def _open(path: Path) -> sqlite3.Connection:
         return connection
     finally:
         os.close(folder)
+
+
+def _readable(path: Path) -> sqlite3.Connection:
+    """In a folder that can only be read, where SQLite could not make the files that it shares with others."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    return connection

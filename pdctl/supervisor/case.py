@@ -1,7 +1,7 @@
 """One cell under the supervisor's eyes: which findings it has and since when, what was done about them; pure.
 
-Durations are monotonic. A finding is confirmed by looks that follow one another: those that lie further apart
-than the policy's confirm_gap, and time in which nobody looked, confirm nothing.
+Durations are monotonic. A finding is confirmed by looks that follow one another; time in which nobody looked
+confirms nothing.
 """
 
 from __future__ import annotations
@@ -61,13 +61,12 @@ class Case:
     def state(self) -> State:
         return self.machine.state
 
-    def look(self, found: Iterable[Seen], now: float, gap: float) -> bool:
+    def look(self, found: Iterable[Seen], now: float) -> bool:
         """The findings of one look; whether the state changed."""
         fresh: dict[tuple[str, str], Standing] = {}
         for seen in found:
             was = self.standing.get(seen.key)
-            first = was.first if was and now - was.last <= gap else now
-            fresh[seen.key] = Standing(seen, first, now)
+            fresh[seen.key] = Standing(seen, was.first if was else now, now)
         self.standing, self.blind = fresh, ""
         return self.machine.take(Event.SICK if fresh else Event.WELL, now)
 

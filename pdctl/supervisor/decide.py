@@ -19,7 +19,8 @@ from pdctl.supervisor.states import MAY_ACT
 class World:
     """What else counts. `healthy` are the other cells that serve, `partial` says that this one still serves
     over some edge, `units` is engine -> role of the fleet's engines that serve. `pairs` are cells whose sides
-    must not be restarted alone. `now` is monotonic, `wall` Unix seconds.
+    must not be restarted alone, `away` is why a host of this one cannot be asked. `now` is monotonic, `wall`
+    Unix seconds.
     """
 
     now: float
@@ -29,6 +30,7 @@ class World:
     units: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     pairs: Set[str] = frozenset()
+    away: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ def _rung(
         return GivesUp(f"{act} has nothing to act on for {seen.code}")
     if not seen.certain and not proof:
         return GivesUp(f"{seen.code} is not certain of its cause")
+    if world.away and act in (Act.RESTART, Act.CO_RESTART):
+        return Waits(f"{act} of {target} waits for its hosts: {world.away}")
     if why := _spares(case, world, act, target):
         late = standing.age >= rung.after + policy.supervisor.person_after
         return GivesUp(why) if late else Waits(why)

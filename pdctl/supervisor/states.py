@@ -72,6 +72,8 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.BLIND, _E.SICK): _S.SUSPECT,
 }
 
+# Ill for less than this, seconds, is no fall: a busy machine answers late now and then.
+BRIEF = 10.0
 # In which an action may begin; in all others nothing is done.
 MAY_ACT = frozenset({State.ILL})
 
@@ -86,10 +88,11 @@ class Machine:
     since: float = 0.0
     well_since: float | None = None
     _falls: deque[float] = field(default_factory=deque)
+    _falling: bool = False
 
     def take(self, event: Event, now: float) -> bool:
         """Whether `event` changed the state."""
-        was_well = self.well_since is not None
+        was, was_well = self.state, self.well_since is not None
         if event is Event.WELL and not was_well:
             self.well_since = now
         elif event in (Event.SICK, Event.BLINDED):
@@ -97,17 +100,22 @@ class Machine:
         elif event is Event.ATTENDED:
             self._falls.clear()
         following = TRANSITIONS.get((self.state, event))
-        if following is None:
-            return False
-        self.state, self.since = following, now
-        # Ill all the while, as after an action that did not help, is no flapping.
-        if event is Event.SICK and was_well:
-            self._falls.append(now)
-            while now - self._falls[0] > self.window:
-                self._falls.popleft()
-            if len(self._falls) >= self.flaps:
-                self.take(Event.FLAPPED, now)
-        return True
+        if following is not None:
+            self.state, self.since = following, now
+            # Ill all the while, as after an action that did not help, is no flapping.
+            self._falling = following is State.SUSPECT and was_well
+        elif event is Event.SICK and self._falling and now - self.since >= BRIEF:
+            self._fall(now)
+        return self.state is not was
+
+    def _fall(self, now: float) -> None:
+        """Count what has been more than an answer that came late."""
+        self._falling = False
+        self._falls.append(now)
+        while now - self._falls[0] > self.window:
+            self._falls.popleft()
+        if len(self._falls) >= self.flaps:
+            self.take(Event.FLAPPED, now)
 
     def calm(self, seconds: float, now: float) -> bool:
         """Whether it has been well for so long, look after look."""

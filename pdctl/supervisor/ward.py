@@ -199,7 +199,7 @@ class Ward:
         if case.state is State.SETTLING and case.tried and found and now - case.machine.since < p.settle:
             return
         was = case.state
-        case.look(found, now, p.confirm_gap)
+        case.look(found, now)
         case.confirmed(self.policy, now)
         if case.state in (State.ILL, *RESTING) and was is not case.state:
             self._open(case)
@@ -290,6 +290,16 @@ class Ward:
             units=self._serving,
             roles=self.roster.roles,
             pairs=self.roster.pairs,
+            away=self._away(case.cell),
+        )
+
+    def _away(self, cell: str) -> str:
+        """Why a host of this cell cannot be asked, as the newest look has it."""
+        if self._before is None:
+            return ""
+        mine = {e.host for e in self._before.engines if e.cell == cell}
+        return "; ".join(
+            f"{h.name}: {h.detail}" for h in self._before.hosts if h.name in mine and not h.reachable
         )
 
     def healthy(self, but: str) -> frozenset[str]:
@@ -343,7 +353,7 @@ class Ward:
         case, now = self.cases[cell], self._clock.now()
         known = self._codes(case)
         case.broken = Seen(known[0] if known else "PD201", cell, cell, frozenset({cell}), why)
-        case.look([case.broken], now, self.policy.supervisor.confirm_gap)
+        case.look([case.broken], now)
         case.machine.take(Event.CONFIRMED, now)
         self._open(case)
         return case

@@ -16,6 +16,7 @@ from tests.hosts import hostpython
 from tests.hosts.conftest import PROJECT
 from tests.hosts.lab.host import LabHost
 from tests.hosts.lab.lab import Lab
+from tests.pdctl.models import model_script
 
 ROOT = "/opt/pdctl/bench"
 MODEL = "/srv/model"
@@ -90,7 +91,7 @@ class Site:
         """Hosts with their interpreter, the fleet file, and code that nobody edits meanwhile."""
         for host in self.lab.hosts:
             hostpython.install(host)
-            host.sh(f"mkdir -p /srv/engine {MODEL}")
+            host.sh(f"mkdir -p /srv/engine && {model_script(MODEL)}")
             fake = PROJECT / "tests/pdctl/flows/fake_engine.py"
             (host.root / "srv/engine/fake_engine.py").write_bytes(fake.read_bytes())
             (host.root / "srv/engine/counted.py").write_text(_COUNTED)

@@ -104,7 +104,7 @@ class Demo:
         s.check("PD602" in found, "diagnose names the pinned transfers as the cause")
         s.check(all(i in found for i in pinned), "and which requests they hold: " + ", ".join(pinned))
         s.title(
-            "Their deadline fires and the agents go on. It is two minutes in the profile; no need to wait"
+            "Their deadline fires and the agents go on. It is 100 s in the profile; no need to wait so long"
         )
         usual = self.shorten()
         s.wait("both were ended", lambda: len(agents.failed()) >= 2)

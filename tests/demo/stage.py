@@ -35,7 +35,7 @@ class Stage:
         print(f"   {text}", flush=True)
 
     def pdctl(self, *args: str, expect: int | None = 0, quiet: bool = False) -> str:
-        """Run a verb, show its output indented, and insist on its exit code unless that is None; what it said."""
+        """Run a verb, show its output indented; what it printed. Its exit code must be `expect`, if given."""
         dim, plain = ("\033[2m", "\033[0m") if self.color else ("", "")
         print(f"   {dim}$ pdctl {' '.join(args)}{plain}", flush=True)
         done = subprocess.run(

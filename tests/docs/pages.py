@@ -16,6 +16,7 @@ from pdctl import contracts
 from pdctl.cli.app import root
 from pdctl.exits import MEANING
 from tests.docs.catalogue import catalogue
+from tests.docs.kernels import kernels
 from tests.docs.lock import engine_lock
 from tests.docs.markdown import NOTE, table
 from tests.docs.words import words
@@ -207,6 +208,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "contracts.md": contract_page,
     "bundle.md": bundle,
+    "kernels.md": kernels,
     "supervisor.md": supervisor,
     "../pdctl/release/engine.lock": engine_lock,
     "../pdctl/cli/words/table.json": words,

@@ -180,7 +180,17 @@ def test_a_run_that_is_killed_midway_leaves_engines_alone_and_is_taken_up(
 ) -> None:
     """SIGKILL of `pdctl restart --co`, as when the SSH session of the operator is lost."""
     with measured(25, "SIGKILL during a co-restart", "pdctl", record) as result:
-        command = [sys.executable, "-m", "pdctl", "--fleet", str(live.ctx.fleet.path), "restart", "--co", "a", "--yes"]
+        command = [
+            sys.executable,
+            "-m",
+            "pdctl",
+            "--fleet",
+            str(live.ctx.fleet.path),
+            "restart",
+            "--co",
+            "a",
+            "--yes",
+        ]
         quiet = subprocess.DEVNULL
         process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
         wait(lambda: admin.state(live.ctx, live.url).get("admission") == "held", 60.0, "the hold", every=0.02)

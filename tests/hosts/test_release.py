@@ -37,6 +37,7 @@ from tests.hosts.killed import dies
 from tests.hosts.lab.host import LabHost, until
 from tests.hosts.lab.lab import Lab
 from tests.pdctl.flows import fake_engine
+from tests.pdctl.models import model_script
 from tests.pdctl.release.conftest import make_wheel
 
 WAIT = 60.0
@@ -93,7 +94,9 @@ def fleet_on(folder: Path, hosts: list[LabHost], table: str) -> Path:
     folder.mkdir()
     path = folder / "fleet.toml"
     places = tuple(remote(f"{h.name}={h.address}") for h in hosts)
-    init_fleet(path, Wanted("away", "/etc", hosts=places))
+    for host in hosts:
+        host.sh(model_script("/srv/model"))
+    init_fleet(path, Wanted("away", "/srv/model", hosts=places))
     path.write_text(path.read_text().replace('transport = "ssh"\n', f'transport = "ssh"\n{table}'))
     return path
 

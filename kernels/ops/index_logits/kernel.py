@@ -43,7 +43,7 @@ def index_logits(
     return out
 
 
-@triton.jit(do_not_specialize=["width", "table_row", "page_run"])
+@triton.jit(do_not_specialize=["width", "table_row"])
 def _score(
     q, weights, cache, table, lengths, out, width, table_row, page_run,
     HEADS: tl.constexpr, HEADS_PAD: tl.constexpr, DIM: tl.constexpr, DIM_PAD: tl.constexpr,

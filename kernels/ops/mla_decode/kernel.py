@@ -10,11 +10,10 @@ from kernels.launch import Config, choose, launch
 from kernels.ops.latent_device import latent_block, load_query, store_split
 from kernels.ops.mla_decode.reference import check
 from kernels.ops.split_device import merge_splits, share, split_count
-from kernels.ops.splits import MIN_BLOCKS, SplitWorkspace
+from kernels.ops.splits import HEAD_TILE, MIN_BLOCKS, SplitWorkspace, head_tiles, needed
 
 ATTEND = {90: Config(8, 2)}
 MERGE = {90: Config(4, 2)}
-TILE = 16  # query heads, the least that a tensor core takes
 
 
 def mla_decode(
@@ -27,12 +26,11 @@ def mla_decode(
     workspace: SplitWorkspace | None = None,
     target_ctas: int | None = None,
 ) -> torch.Tensor:
-    """As the reference; the workspace is of a plan with a KV head for each 16 heads (`head_tiles`)."""
+    """As the reference; the workspace is of a plan with `head_tiles` KV heads."""
     check(q, cache, table, lengths, values)
-    if workspace is None:
-        raise ValueError("decode attention on a GPU needs the workspace of its stream")
     batch, heads, dim = q.shape
-    split, tiles = workspace.plan, head_tiles(heads)
+    workspace, tiles = needed(workspace), head_tiles(heads)
+    split = workspace.plan
     workspace.check(batch, heads, tiles, values, 0)
     q = q if q.stride(2) == 1 else q.contiguous()
     out = torch.empty((batch, heads, values), dtype=q.dtype, device=q.device)
@@ -51,7 +49,7 @@ def mla_decode(
         REST=rest,
         REST_PAD=max(16, triton.next_power_of_2(rest)),
         PAGE=cache.shape[1],
-        TILE=TILE,
+        TILE=HEAD_TILE,
         **shape,
         **cut,
     )
@@ -67,14 +65,7 @@ def mla_decode(
     return out
 
 
-def head_tiles(heads: int) -> int:
-    """How many CTAs share the heads; ValueError when they do not divide."""
-    if heads > TILE and heads % TILE:
-        raise ValueError(f"{heads} heads are not whole tiles of {TILE}")
-    return max(1, heads // TILE)
-
-
-@triton.jit(do_not_specialize=["active", "q_row", "q_head", "table_row", "page_run"])
+@triton.jit(do_not_specialize=["active", "q_row", "q_head", "table_row"])
 def _attend(
     q, cache, table, lengths, rows, lse, active, scale, q_row, q_head, table_row, page_run,
     TILES: tl.constexpr, GROUP: tl.constexpr, VALUES: tl.constexpr, VALUES_PAD: tl.constexpr,

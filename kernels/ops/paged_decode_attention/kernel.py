@@ -16,7 +16,7 @@ from kernels.launch import Config, choose, launch
 from kernels.ops.paged_decode_attention.reference import check_lists, check_query
 from kernels.ops.pages import check_pool
 from kernels.ops.split_device import merge_splits, share, split_count
-from kernels.ops.splits import MIN_BLOCKS, SplitWorkspace
+from kernels.ops.splits import MIN_BLOCKS, SplitWorkspace, needed
 
 ATTEND = {90: Config(4, 3), 120: Config(4, 2)}
 MERGE = {90: Config(4, 2)}
@@ -45,8 +45,7 @@ def plan_decode(
 ) -> DecodePlan:
     """As the reference, with the stream's workspace; `target_ctas` is the operator's (`SplitPlan.active`)."""
     used = check_lists(pool, pages, lengths)
-    if workspace is None:
-        raise ValueError("decode attention on a GPU needs the workspace of its stream")
+    workspace = needed(workspace)
     plan = workspace.plan
     workspace.check(len(lengths), plan.heads, pool.shape[1], pool.shape[5], max(lengths))
     width = max(1, *map(len, used))

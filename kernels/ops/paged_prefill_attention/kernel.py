@@ -17,7 +17,7 @@ from kernels.ops.paged_prefill_attention.reference import check_pages, check_que
 
 CONFIGS = {
     90: Config(8, 2, {"QUERIES": 128, "KEYS": 64}),
-    120: Config(4, 2, {"QUERIES": 64, "KEYS": 64}),
+    120: Config(8, 2, {"QUERIES": 64, "KEYS": 64}),
 }
 
 

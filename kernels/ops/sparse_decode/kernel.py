@@ -13,11 +13,10 @@ from kernels.launch import Config, choose, launch
 from kernels.ops.latent_device import latent_block, load_query, store_split
 from kernels.ops.sparse_decode.reference import check
 from kernels.ops.split_device import merge_splits, share, split_count
-from kernels.ops.splits import MIN_BLOCKS, SplitWorkspace
+from kernels.ops.splits import HEAD_TILE, MIN_BLOCKS, SplitWorkspace, head_tiles, needed
 
 ATTEND = {90: Config(8, 2)}
 MERGE = {90: Config(4, 2)}
-TILE = 16  # query heads, the least that a tensor core takes
 
 
 def sparse_decode(
@@ -30,14 +29,11 @@ def sparse_decode(
     workspace: SplitWorkspace | None = None,
     target_ctas: int | None = None,
 ) -> torch.Tensor:
-    """As the reference; the workspace's plan is for both lists' lengths, with a KV head for each 16 heads."""
+    """As the reference; the workspace's plan is for both lists' lengths, with `head_tiles` KV heads."""
     check(q, caches, slots, values, sinks)
-    if workspace is None:
-        raise ValueError("decode attention on a GPU needs the workspace of its stream")
     batch, heads, dim = q.shape
-    if heads > TILE and heads % TILE:
-        raise ValueError(f"{heads} heads are not whole tiles of {TILE}")
-    split, tiles = workspace.plan, max(1, heads // TILE)
+    workspace, tiles = needed(workspace), head_tiles(heads)
+    split = workspace.plan
     first, second = (s.contiguous() for s in slots)
     workspace.check(batch, heads, tiles, values, first.shape[1] + second.shape[1])
     q = q if q.stride(2) == 1 else q.contiguous()
@@ -56,7 +52,7 @@ def sparse_decode(
         choose(ATTEND, q.device),
         REST=dim - values,
         REST_PAD=max(16, triton.next_power_of_2(dim - values)),
-        TILE=TILE,
+        TILE=HEAD_TILE,
         **shape,
         **cut,
     )

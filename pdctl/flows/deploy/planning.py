@@ -10,6 +10,7 @@ from functools import partial
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
 from pdctl.facts.missing import Missing
+from pdctl.fleet.model import Fleet
 from pdctl.fleet.order import refuse_disorder
 from pdctl.fleet.place import place
 from pdctl.flows.co_restart import run as co_restart
@@ -108,7 +109,7 @@ def plan_deploy(
     for host in dict.fromkeys(u.host for u in fleet.units()):
         if host in states.hosts:
             try:
-                _check_host(states.hosts[host])
+                _check_host(fleet, states.hosts[host])
                 if any(u.kind == "bundled" for u in fleet.units() if u.host == host):
                     _check_model(ctx, states.hosts[host])
                     releases[host] = release_for(fleet, states.hosts[host], files, lock)
@@ -151,12 +152,13 @@ def _check_model(ctx: Context, state: HostState) -> None:
             )
 
 
-def _check_host(state: HostState) -> None:
+def _check_host(fleet: Fleet, state: HostState) -> None:
     if state.root == "foreign":
         raise ConfigError(
             "foreign_root",
             f"{state.tool.root} on {state.name} is there and the login user may not write to it.",
-            f"Give it to that user, or name another folder as hosts.{state.name}.root.",
+            f"Give it to that user, or name another folder as hosts.{state.name}.root "
+            f"({place(fleet, 'hosts', state.name, 'root')}).",
         )
 
 

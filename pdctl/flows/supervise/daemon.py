@@ -32,6 +32,8 @@ from pdctl.supervisor.ward import Notice, Roster, Ward
 
 # A look at the switches on the control host when nothing is wrong, seconds.
 SWITCHES = 30.0
+# So many cells' newest bundles are in memory, megabytes each.
+BUNDLES = 8
 
 
 def roster(fleet: Fleet) -> Roster:
@@ -68,12 +70,16 @@ class Running:
 
 
 class Daemon:
-    """`look` gives one observation, `tell` takes notices. `tick` is one turn of the loop."""
+    """`look` gives one observation, `tell` takes notices. `lease` is ours, as long as it can be proved.
+
+    `tick` is one turn of the loop.
+    """
 
     def __init__(
         self,
         ctx: Context,
         policy: PolicyFile,
+        lease: Standby,
         look: Callable[[], Observation],
         tell: Callable[[Notice], None],
         clock: Clock | None = None,
@@ -83,7 +89,7 @@ class Daemon:
         self.clock = clock or SystemClock()
         self.store = Incidents(self.fleet.paths.supervisor)
         self.ward = Ward(roster(self.fleet), policy, self.clock, self.store)
-        self.lease = Standby(ctx, self.say)
+        self.lease = lease
         self.switches = Switches()
         self.running: Running | None = None
         self.seen: Observation | None = None
@@ -143,7 +149,7 @@ class Daemon:
             self.say("resumed by a person: what was given up may be tried again")
             self.ward.attended()
         s.attended = attended
-        s.standby = not self.lease.acquire()
+        s.standby = not self.lease.ours
 
     def _switch(self, which: str, text: str) -> None:
         """A text that changes with time (ages) is said once."""
@@ -168,10 +174,11 @@ class Daemon:
         for cell in cells:
             mine = [f for f in found if f.cell == cell]
             self.ward.judged(cell, mine)
-            if mine:
+            self._bundles.pop(cell, None)
+            if mine or self.ward.cases[cell].incident is not None:
                 self._bundles[cell] = documents
-            elif self.ward.cases[cell].incident is None:
-                self._bundles.pop(cell, None)
+        while len(self._bundles) > BUNDLES:
+            self._bundles.pop(next(iter(self._bundles)))
 
     def _keep(self, case: Case) -> bool:
         """The bundle that the case was judged by, as evidence; whether it was kept."""
@@ -236,12 +243,11 @@ class Daemon:
         self.ward.ended(running.case, running.action, running.decision, outcome.outcome, outcome.detail)
 
     def close(self, wait: Callable[[], None] = lambda: None) -> None:
-        """Let the act under way end, then give the lease back; `wait` is called meanwhile."""
+        """Let the act under way end; `wait` is called meanwhile."""
         while self.running is not None and not self.running.future.done():
             wait()
             threading.Event().wait(0.2)
         self._settle_running()
-        self.lease.end()
         self.store.close_file()
 
 
@@ -280,7 +286,7 @@ def summary(daemon: Daemon) -> Standing:
     s, running = daemon.switches, daemon.running
     waits = s.held and f"the fleet is held by {s.held}"
     if not waits and s.standby:
-        waits = f"another supervisor acts: {daemon.lease.other}"
+        waits = "it has lost its lease"
     return Standing(
         mode=daemon.policy.supervisor.mode,
         paused=s.paused,

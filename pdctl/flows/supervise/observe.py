@@ -15,7 +15,9 @@ from types import TracebackType
 
 import httpx
 
+from pdctl.adapters.picture import Reach, Sample
 from pdctl.errors import PdctlError
+from pdctl.facts.missing import Missing
 from pdctl.fleet.model import Engine, Router
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.desired import RELEASE
@@ -114,7 +116,11 @@ class Observer:
 
     async def _ask(self, asked: _Asked) -> None:
         async with self._quick if asked.look.answered else self._patient:
-            sample = await asked.party.sample(asked.client, self._deadline)
+            try:
+                sample = await asked.party.sample(asked.client, self._deadline)
+            except Exception as error:  # noqa: BLE001 - one answer that nobody foresaw is no end of the looking
+                detail = f"its answer could not be read ({type(error).__name__}: {error})"
+                sample = Sample(Reach.BAD_ANSWER, Missing(detail), detail)
         blank = _blank(asked.party.unit)
         if isinstance(blank, RouterLook):
             asked.look = router_look(blank, sample)

@@ -15,11 +15,14 @@ from pdctl.flows.context import Context, Say
 from pdctl.flows.supervise.daemon import Daemon, summary, words
 from pdctl.flows.supervise.eyes import Eyes
 from pdctl.flows.supervise.notices import Teller
+from pdctl.flows.supervise.switch import Standby
 from pdctl.supervisor.policy import PolicyFile, load_policy
 from pdctl.supervisor.record import Record
 
 # The service manager gives so much more time for an act that is under way when it wants us to stop.
-LONGER = "EXTEND_TIMEOUT_USEC=30000000"
+LONGER = "WATCHDOG=1\nEXTEND_TIMEOUT_USEC=30000000"
+# Between two tries of one that stands by, seconds.
+AGAIN = 5.0
 
 
 class Service:
@@ -38,6 +41,7 @@ class Service:
     ) -> None:
         self._load, self._say, self._tell, self._page = load, say, tell, page
         self.stop, self.again = threading.Event(), threading.Event()
+        self._trouble = ""
 
     def run(self) -> None:
         """Until `stop`. ConfigError for files that are wrong at the start."""
@@ -51,12 +55,16 @@ class Service:
         p = policy.supervisor
         with ExitStack() as stack:
             ctx = stack.enter_context(Context(fleet, say=self._say))
+            lease = Standby(ctx, self._say)
+            stack.callback(lease.end)
+            if not self._turn_has_come(lease):
+                return fleet, policy
             looking = stack.enter_context(Context(fleet, say=self._say))
             record = stack.enter_context(Record(fleet, self._say, p.look_every, p.page, self._page))
             eyes = stack.enter_context(Eyes(looking, p.hosts_every))
             teller = Teller(fleet.name, fleet.dir, policy.notify, self._say)
             stack.callback(teller.close)
-            daemon = Daemon(ctx, policy, lambda: record.keep(eyes.look()), teller.tell)
+            daemon = Daemon(ctx, policy, lease, lambda: record.keep(eyes.look()), teller.tell)
             stack.callback(daemon.close, lambda: self._tell(LONGER))
             count = len(list(fleet.engines()))
             self._say(f"looks after {fleet.name}: {count} engines, mode {p.mode}")
@@ -65,9 +73,10 @@ class Service:
             held = False
             while not self.stop.is_set():
                 began = time.monotonic()
-                daemon.tick()
-                record.live.standing = summary(daemon)
-                self._tell(f"WATCHDOG=1\nSTATUS={words(record.live.standing)}")
+                self._turn(daemon, record)
+                if daemon.switches.standby and daemon.running is None:
+                    self._say("has lost its lease: stands by")
+                    return fleet, policy
                 # Whoever held the fleet may have deployed another one.
                 freed, held = held and not daemon.switches.held, bool(daemon.switches.held)
                 if (self.again.is_set() or freed) and daemon.running is None:
@@ -84,6 +93,32 @@ class Service:
                 self._pause(daemon.policy.supervisor.look_every - (time.monotonic() - began))
             self._tell("STOPPING=1")
         return fleet, policy
+
+    def _turn_has_come(self, lease: Standby) -> bool:
+        """Wait for the lease; False when this supervisor is told to stop meanwhile.
+
+        One that stands by neither looks nor writes: the file and the notices are those of the one that acts.
+        """
+        while not self.stop.is_set():
+            if lease.acquire():
+                return True
+            self._tell(f"READY=1\nWATCHDOG=1\nSTATUS=stands by: {lease.other}")
+            self.stop.wait(AGAIN)
+        return False
+
+    def _turn(self, daemon: Daemon, record: Record) -> None:
+        """One turn. The watchdog is fed by one that went to its end; what broke is said once."""
+        trouble = ""
+        try:
+            daemon.tick()
+        except PdctlError as error:
+            trouble = f"this turn broke off: {error.message}"
+        if trouble and trouble != self._trouble:
+            self._say(trouble)
+        self._trouble = trouble
+        record.live.standing = summary(daemon)
+        if not trouble:
+            self._tell(f"WATCHDOG=1\nSTATUS={words(record.live.standing)}")
 
     def _read(self, fleet: Fleet, policy: PolicyFile) -> tuple[Fleet, PolicyFile]:
         """Both files anew, or as they were where they have problems, which are said."""

@@ -38,10 +38,15 @@ class Standby:
         self._ctx, self._say = ctx, say
         self._lease: Lease | None = None
         self._other: Holder | None = None
+        self._trouble = ""
+
+    @property
+    def ours(self) -> bool:
+        return self._lease is not None and not self._lease.lost
 
     def acquire(self) -> bool:
         """Whether it is ours now; says once who else has it."""
-        if self._lease is not None and not self._lease.lost:
+        if self.ours:
             return True
         lock = lease_of(self._ctx)
         mine = holder_for(me(), secrets.token_hex(8), COMMAND)
@@ -50,14 +55,16 @@ class Standby:
         except HeldError as error:
             if self._other is None or self._other.id != error.holder.id:
                 self._other = error.holder
-                self._say(f"another supervisor acts: {error.holder.words()}; this one only looks")
+                self._say(f"another supervisor acts: {error.holder.words()}; this one stands by")
             return False
         except PdctlError as error:
-            self._say(error.message)
+            if error.message != self._trouble:
+                self._trouble = error.message
+                self._say(error.message)
             return False
         if over is not None:
             self._say(f"took over from a supervisor that is dead: {over.words()}")
-        self._other = None
+        self._other, self._trouble = None, ""
         self._lease = Lease(lock, mine, over, self._say)
         threading.Thread(target=self._lease.keep, daemon=True, name="lease-heartbeat").start()
         return True

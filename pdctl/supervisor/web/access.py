@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -33,7 +33,7 @@ def is_loopback(host: str) -> bool:
     if host.lower() in ("localhost", "localhost.localdomain"):
         return True
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -65,8 +65,7 @@ class Access:
     def _refusal(self, request: Request) -> Response | None:
         """What is answered instead; None when the request may be served."""
         if self._token is None:
-            host = request.headers.get("host", "").rsplit(":", 1)[0]
-            if True:
+            if is_loopback(_name(request.headers.get("host", ""))):
                 return None
             return PlainTextResponse("These pages are for this machine: ask for 127.0.0.1.\n", 403)
         if request.url.path == OPEN:
@@ -95,6 +94,14 @@ def _unknown() -> Response:
         401,
         {"WWW-Authenticate": "Bearer"},
     )
+
+
+def _name(host: str) -> str:
+    """A Host header without its port; "" when it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def _same(given: str, wanted: str) -> bool:

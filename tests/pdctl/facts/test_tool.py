@@ -66,7 +66,9 @@ def test_many_subjects_in_one_round_trip_and_one_that_fails_hides_none() -> None
 
 
 def test_a_python_that_is_not_there_is_no_reason_to_know_nothing() -> None:
-    assert ask(HERE, "/nowhere/python", {"path": {"path": "/"}}).of("path") is True
+    assert ask(HERE, "/nowhere/python", {"boot": {}}).of("boot") == ask(
+        HERE, sys.executable, {"boot": {}}
+    ).of("boot")
 
 
 def test_what_is_no_python_says_so() -> None:

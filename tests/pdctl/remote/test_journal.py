@@ -237,6 +237,20 @@ def test_a_journal_that_cannot_be_read_is_a_sentence(db: Path, tmp_path: Path) -
         Journal(tmp_path / "file" / "journal.db", "deploy")
 
 
+def test_a_journal_in_a_folder_that_can_only_be_read_is_read(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Journal(db, "deploy"):
+        pass
+    monkeypatch.setattr("pdctl.remote.journal_store.os.access", lambda path, mode: False)
+    before = sorted(db.parent.iterdir())
+    assert [run.command for run in list_runs(db)] == ["deploy"]
+    assert sorted(db.parent.iterdir()) == before
+    with pytest.raises(ConfigError, match="readonly database") as caught, Journal(db, "down"):
+        pass
+    assert caught.value.hint == "", "there is nowhere to move it"
+
+
 def test_the_journal_of_a_newer_pdctl_is_left_alone(db: Path) -> None:
     with Journal(db, "deploy"):
         pass

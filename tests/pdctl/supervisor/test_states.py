@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pdctl.supervisor.states import TRANSITIONS, Event, Machine, State
+from pdctl.supervisor.states import BRIEF, TRANSITIONS, Event, Machine, State
 
 FLAPS, WINDOW = 3, 100.0
+NEVER = float("inf")
 
 
 @pytest.mark.parametrize("state", State)
@@ -36,21 +37,25 @@ class Walk(RuleBasedStateMachine):
         self.now = 0.0
         self.well = False
         self.falls: list[float] = []
+        self.suspect_since = NEVER
 
-    @rule(seconds=st.floats(0, 60), event=st.sampled_from([e for e in Event if e is not Event.FLAPPED]))
+    @rule(seconds=st.floats(0, 30), event=st.sampled_from([e for e in Event if e is not Event.FLAPPED]))
     def happens(self, seconds: float, event: Event) -> None:
         self.now += seconds
         was = self.machine.state
         due = TRANSITIONS.get((was, event))
-        changed = self.machine.take(event, self.now)
-        assert changed is (due is not None)
+        expected = due or was
         if event is Event.ATTENDED:
             self.falls = []
-        if changed and event is Event.SICK and self.well:
+        if due is not None:
+            self.suspect_since = self.now if due is State.SUSPECT and self.well else NEVER
+        elif event is Event.SICK and self.now - self.suspect_since >= BRIEF:
+            self.suspect_since = NEVER
             self.falls = [f for f in (*self.falls, self.now) if self.now - f <= WINDOW]
             if len(self.falls) >= FLAPS:
-                due = State.FLAPPING
-        assert self.machine.state is (due or was)
+                expected = State.FLAPPING
+        assert self.machine.take(event, self.now) is (expected is not was)
+        assert self.machine.state is expected
         if event is Event.WELL:
             self.well = True
         elif event in (Event.SICK, Event.BLINDED):

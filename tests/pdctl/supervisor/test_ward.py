@@ -177,23 +177,55 @@ def test_a_host_that_cannot_be_reached_blinds_its_cell_alone(bed: Bed) -> None:
     assert (bed.state("a"), bed.state("b")) == (State.BLIND, State.SERVING)
 
 
+APART = finding("PD502")
+
+
+def fall(bed: Bed) -> None:
+    """Ill for longer than a late answer, for shorter than the policy waits, and well again."""
+    bed.quiet(APART, seconds=15)
+    bed.quiet(seconds=5)
+
+
+def test_while_a_host_cannot_be_asked_nothing_is_restarted_that_stands_there(bed: Bed) -> None:
+    """Its engines answer over HTTP: the way for orders is lost, and half an order is worse than none."""
+    hosts = (HostLook("local", False, 0, 0, detail="no login"),)
+    bed.quiet(WEDGE, seconds=600, hosts=hosts)
+    assert bed.state() is State.ILL and "no login" in bed.store.recent()[0].timeline[-1].text
+    assert bed.until(WEDGE)
+
+
 def test_ill_and_well_again_and_again_is_flapping_and_nothing_is_done(bed: Bed) -> None:
     for _ in range(4):
-        bed.look(WEDGE)
-        bed.look()
+        assert bed.state() is State.SERVING
+        fall(bed)
     assert bed.state() is State.FLAPPING
     assert bed.told() == ["opened", "person"]
-    bed.quiet(WEDGE, seconds=30)
+    bed.quiet(APART, seconds=30)
     bed.quiet(seconds=1850)
     assert bed.state() is State.SERVING
 
 
+def test_answers_that_come_late_now_and_then_are_no_flapping(bed: Bed) -> None:
+    for _ in range(20):
+        bed.look(APART)
+        bed.look(APART)
+        bed.look()
+    assert bed.state() is State.SERVING and not bed.told()
+
+
 def test_flapping_that_stays_ill_needs_a_person(bed: Bed) -> None:
     for _ in range(4):
-        bed.look(WEDGE)
-        bed.look()
-    bed.quiet(WEDGE, seconds=120)
+        fall(bed)
+    bed.quiet(APART, seconds=120)
     assert bed.state() is State.PERSON
+
+
+def test_after_an_act_a_cell_is_left_to_itself_for_a_while(bed: Bed) -> None:
+    bed.act(*bed.until(WEDGE))
+    bed.quiet(WEDGE, seconds=25)
+    assert bed.state() is State.SETTLING
+    bed.quiet(seconds=90)
+    assert bed.state() is State.SERVING, "what a start looks like is no illness"
 
 
 def test_a_person_who_resumes_gives_it_new_tries(bed: Bed) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import recovered
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
@@ -41,6 +42,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for party in facts.parties:
         events = list(party.traces.of("verbs.exhausted"))
         refused = list(party.traces.of("verbs.no_object"))
+        if recovered(facts, events or refused):
+            continue  # it came up another way
         if refused and not events:
             yield _refused(rule, party, refused)
         if not events:

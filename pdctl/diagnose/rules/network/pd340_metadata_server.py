@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import recovered
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
@@ -28,7 +29,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for party in facts.parties:
         events = list(party.traces.of("mooncake.metadata_refused"))
-        if not events:
+        if not events or recovered(facts, events):
             continue
         found = _URL.search(events[0].line)
         url = found["url"] if found else "its metadata server"

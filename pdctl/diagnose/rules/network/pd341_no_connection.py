@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
-from pdctl.diagnose.endpoints import endpoint
+from pdctl.diagnose.endpoints import endpoint, recovered
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import died
@@ -17,6 +17,7 @@ _NAMED = (
     *("PD201", "PD210", "PD211", "PD212", "PD213", "PD214", "PD304", "PD309", "PD311", "PD312", "PD319"),
     *("PD320", "PD321", "PD322", "PD327", "PD331", "PD335", "PD410", "PD510", "PD514", "PD528"),
 )
+_FEW = 5  # tries that a peer which came late explains
 _DIRECT = "kv_transfer_config.kv_connector_extra_config.use_ascend_direct"
 
 
@@ -36,7 +37,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     interface it takes.
     """
     events = facts.events("transfer.no_connection")
-    if len(events) < 2:
+    if len(events) < 2 or (len(events) < _FEW and recovered(facts, events)):
         return
     names = writers(events)
     gone = [p.name for p in facts.parties if died(p)]

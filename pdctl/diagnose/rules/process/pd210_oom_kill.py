@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import EngineView, Facts, Party
+from pdctl.diagnose.facts import EngineView, Facts, Party, RouterView
 from pdctl.diagnose.lives import died, kernel_killed, signal_of
 from pdctl.diagnose.progress import stall
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
-from pdctl.facts.missing import known
+from pdctl.facts.missing import Missing, known
 
 _OURS = re.compile(r"python|sglang|vllm|engine|worker|trtllm|ray|dynamo|router|mooncake|lmcache|pdctl", re.I)
 _RECENT = 3600.0
@@ -82,10 +82,21 @@ def _may_be(party: Party, event: Event) -> bool:
     unit, seen = party.member.unit, party.traces
     if event.at is None:
         return True
+    if known(unit) and (unit.state == "absent" or unit.exit == 0):
+        return False  # nobody killed it
     if known(unit) and unit.state != "running":
         return unit.since is None or abs(unit.since - event.at) < _AFTER
-    begun = unit.started_at if known(unit) else seen.started_at
+    begun = unit.started_at if known(unit) else seen.started_at or _told(party)
     return begun is None or begun < event.at + _AFTER
+
+
+def _told(party: Party) -> float | None:
+    """When it says itself that it began."""
+    if not isinstance(party, EngineView | RouterView):
+        return None
+    state = party.state
+    at = state.started_at if not isinstance(state, Missing) else state
+    return at if known(at) else None
 
 
 def _gravity(here: list[Party]) -> Severity | None:
@@ -96,4 +107,4 @@ def _gravity(here: list[Party]) -> Severity | None:
     if engines and all(e.fresh and known(e.state) and e.state.ready for e in engines):
         return Severity.INFO
     ill = [p for p in here if died(p) or stall(p.traces) or p.traces.health not in ("", "ok")]
-    return None if ill or not here else Severity.WARNING
+    return None if ill else Severity.WARNING

@@ -49,6 +49,7 @@ class Ward:
     ctx: Context
     threads: list[threading.Thread] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
+    fault: float = 0.0
 
     @property
     def log(self) -> str:
@@ -114,6 +115,7 @@ class Ward:
         was = self.lives()[name]
         pid = self.ctx.units("local").status([name])[name].pid
         assert pid is not None
+        self.fault = time.time()
         os.kill(pid, signal.SIGKILL)
         wait(f"{name} to live again", lambda: self.lives()[name] not in (was, "None"), START)
 

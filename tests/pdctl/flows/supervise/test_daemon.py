@@ -9,22 +9,28 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pdctl.bundle.documents import Documents
-from pdctl.errors import LockedError
-from pdctl.fleet.model import Fleet
+from pdctl.errors import ConfigError, LockedError
+from pdctl.fleet.load import load_fleet
+from pdctl.fleet.model import Cell, Fleet
 from pdctl.flows.changing import fleet_lock
 from pdctl.flows.context import Context
+from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.supervise import daemon as daemon_module
 from pdctl.flows.supervise import evidence
 from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
 from pdctl.flows.supervise.daemon import Daemon, half_way, narrowed, roster
 from pdctl.flows.supervise.pause import pause, resume
+from pdctl.flows.supervise.service import Service
 from pdctl.flows.supervise.switch import Standby, lease_of, pause_of
+from pdctl.remote.fanout import begin
 from pdctl.remote.journal import Call, Journal
 from pdctl.remote.journal_read import list_runs
 from pdctl.remote.journal_store import Store
@@ -36,7 +42,7 @@ from pdctl.supervisor.observation import Observation
 from pdctl.supervisor.policy import Act
 from pdctl.supervisor.states import State
 from pdctl.units.notify import NotifySocket
-from tests.pdctl.flows.conftest import Bench
+from tests.pdctl.models import model_folder
 from tests.pdctl.supervisor.bed import Bed, Virtual, finding, policy
 
 ELSEWHERE = Operator("ann", "elsewhere", "another boot pid:[1]", 4242, 17)
@@ -60,9 +66,11 @@ def until(check: Callable[[], object], seconds: float = 120.0) -> None:
 
 
 @pytest.fixture
-def fleet(bench: Bench) -> Fleet:
+def fleet(tmp_path: Path) -> Fleet:
     """Nothing of it is deployed."""
-    return bench.fleet()
+    model_folder(tmp_path / "model")
+    init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model")))
+    return load_fleet(tmp_path / "fleet.toml")
 
 
 def test_nothing_is_done_while_paused_without_the_lease_or_while_somebody_holds_the_fleet(
@@ -104,7 +112,7 @@ def test_one_of_two_supervisors_acts(fleet: Fleet) -> None:
     with Context(fleet, say=said.append) as ctx:
         first, second = Standby(ctx, said.append), Standby(ctx, said.append)
         assert first.acquire() and not second.acquire() and not second.acquire()
-        assert len([s for s in said if "this one only looks" in s]) == 1
+        assert len([s for s in said if "this one stands by" in s]) == 1
         with pytest.raises(LockedError):
             second.check()
         first.check()
@@ -115,6 +123,20 @@ def test_one_of_two_supervisors_acts(fleet: Fleet) -> None:
         lease_of(ctx).take(holder_for(dead, "dead", "pdctl supervise"))
         assert first.acquire() is True, "the lease of one that is dead is taken over"
         first.end()
+
+
+def test_pause_waits_for_what_the_supervisor_is_at_and_for_nobody_else(fleet: Fleet) -> None:
+    with Context(fleet) as ctx:
+        fleet_lock(ctx).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="racks"))
+        assert pause(ctx, "", 60.0, wait=True)[1] == "", "a person's lock is no act of ours"
+        fleet_lock(ctx).release("hand")
+        lease_of(ctx).take(holder_for(me(), "lease", "pdctl supervise"))
+        fleet_lock(ctx).take(holder_for(me(), "run", "pdctl restart --co a", "r1"))
+        assert "restart --co a" in pause(ctx, "", 60.0, wait=False)[1]
+        waiting = begin(lambda: pause(ctx, "", 60.0, wait=True)[1])
+        assert not waiting.done()
+        fleet_lock(ctx).release("run")
+        assert waiting.result(60) == ""
 
 
 def died(fleet: Fleet, note: bool = True, command: str = "restart --co a") -> str:
@@ -162,7 +184,7 @@ class Turns:
         self.held, self.paused = "", ""
         patch.setattr(Daemon, "_ask_switches", self.switches)
         self.notices: list[Any] = []
-        self.daemon = Daemon(ctx, policy(), self.look, self.notices.append, self.clock)
+        self.daemon = Daemon(ctx, policy(), Standby(ctx, print), self.look, self.notices.append, self.clock)
         self.bed = Bed(ctx.fleet.dir / "unused", cells=())
         self.bed.names, self.bed.clock = {"a": ("prefill-0", "decode-0")}, self.clock
 
@@ -239,7 +261,11 @@ def test_the_switches_are_those_of_the_control_host(fleet: Fleet, monkeypatch: p
     monkeypatch.setattr(daemon_module, "SWITCHES", 0.0)
     said: list[str] = []
     with Context(fleet, say=said.append) as ctx:
-        made = Daemon(ctx, policy(), Observation, said.append)  # type: ignore[arg-type]
+        lease = Standby(ctx, said.append)
+        made = Daemon(ctx, policy(), lease, Observation, said.append)  # type: ignore[arg-type]
+        made._ask_switches()
+        assert not made._may_act(), "the lease is not ours"
+        assert lease.acquire()
         made._ask_switches()
         assert made._may_act()
         pause_of(ctx).pause("ann@desk", "new disks", None)
@@ -255,6 +281,11 @@ def test_the_switches_are_those_of_the_control_host(fleet: Fleet, monkeypatch: p
             "no longer paused",
             "resumed by a person: what was given up may be tried again",
         ]
+        lease_of(ctx).release(str(lease_of(ctx).look().id))  # type: ignore[union-attr]
+        assert lease._lease is not None
+        lease._lease.beat()
+        made._ask_switches()
+        assert not made._may_act(), "somebody took it"
         made.close()
 
 
@@ -274,10 +305,7 @@ def test_a_successor_goes_on_with_what_died_half_way(fleet: Fleet, monkeypatch: 
     with Context(fleet) as ctx:
         made = Turns(ctx, monkeypatch)
         held = {"admission": "held", "hold_age": 9.0}
-        from dataclasses import replace
-
-        seen = made.look
-        monkeypatch.setattr(made.daemon, "_look", lambda: _held(seen(), held, replace))
+        monkeypatch.setattr(made.daemon, "_look", lambda: _held(made.look(), held))
         made.turn()
         until(lambda: made.acts)
         ((decision, resumes),) = made.acts
@@ -286,7 +314,8 @@ def test_a_successor_goes_on_with_what_died_half_way(fleet: Fleet, monkeypatch: 
         made.daemon.close()
 
 
-def _held(seen: Observation, fields: dict[str, Any], replace: Callable[..., Any]) -> Observation:
+def _held(seen: Observation, fields: dict[str, Any]) -> Observation:
+    assert seen.router is not None
     return replace(seen, router=replace(seen.router, **fields))
 
 
@@ -313,37 +342,41 @@ def test_evidence_is_bounded_and_the_newest_stays(fleet: Fleet) -> None:
     assert list(folder.glob("*")) == [path]
 
 
-def test_the_rules_look_at_the_cells_that_are_asked_for(two: Bench) -> None:
-    fleet = two.fleet()
-    alone = narrowed(fleet, {"b"})
-    assert list(alone.cells) == ["b"] and set(alone.hosts) == {"h1", "h2"}, "the router's host stays"
-    assert narrowed(fleet, {"a", "b"}) is fleet and narrowed(fleet, {"b", ""}) is fleet
-    assert roster(fleet).cells == {"a": ("prefill-a", "decode-a"), "b": ("prefill-b", "decode-b")}
+def test_the_rules_look_at_the_cells_that_are_asked_for(fleet: Fleet) -> None:
+    hosts = fleet.hosts | {name: replace(fleet.hosts["local"], name=name) for name in ("h1", "h2")}
+    engines = {
+        c: replace(e, cell=c, host=h) for c, h, e in zip("ab", ("h1", "h2"), fleet.engines(), strict=True)
+    }
+    both = replace(fleet, hosts=hosts, cells={c: Cell(c, (e,)) for c, e in engines.items()})
+    alone = narrowed(both, {"b"})
+    assert list(alone.cells) == ["b"] and set(alone.hosts) == {"h2", "local"}, "the router's host stays"
+    assert narrowed(both, {"a", "b"}) is both and narrowed(both, {"b", ""}) is both
+    assert roster(both).cells == {"a": ("prefill-0",), "b": ("decode-0",)}
 
 
 def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_policy_on_error(
-    bench: Bench,
+    fleet: Fleet,
 ) -> None:
-    socket, log = NotifySocket(), bench.folder / "log"
+    socket, log, folder = NotifySocket(), fleet.dir / "log", fleet.dir
     heard: list[tuple[str, str]] = []
 
     def hears(key: str, value: str = "1") -> bool:
         heard.extend(socket.read())
         return (key, value) in heard
 
-    rows = 'schema = 1\n[supervisor]\nlook_every = 0.5\npage = ""\n'
-    (bench.folder / "policy.toml").write_text(rows)
-    argv = [sys.executable, "-m", "pdctl", "--fleet", str(bench.folder), "supervise"]
+    rows = 'schema = 1\n[supervisor]\nlook_every = 2.0\npage = ""\n'
+    (folder / "policy.toml").write_text(rows)
+    argv = [sys.executable, "-m", "pdctl", "--fleet", str(folder), "supervise"]
     with open(log, "wb") as out:
         env = os.environ | {"NOTIFY_SOCKET": socket.path}
         run = subprocess.Popen(argv, stdout=out, stderr=out, env=env)
     try:
         until(lambda: hears("READY") and hears("WATCHDOG"))
-        (bench.folder / "policy.toml").write_text(rows + 'mode = "acts"\n')
+        (folder / "policy.toml").write_text(rows + 'mode = "acts"\n')
         run.send_signal(signal.SIGHUP)
         until(lambda: "goes on with what it had" in log.read_text())
-        assert f"{bench.folder}/policy.toml:5: supervisor.mode: must be one of" in log.read_text()
-        (bench.folder / "policy.toml").write_text(rows + 'mode = "watch"\n')
+        assert f"{folder}/policy.toml:5: supervisor.mode: must be one of" in log.read_text()
+        (folder / "policy.toml").write_text(rows + 'mode = "watch"\n')
         run.send_signal(signal.SIGHUP)
         until(lambda: "read its policy again" in log.read_text())
         run.send_signal(signal.SIGTERM)
@@ -353,3 +386,26 @@ def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_poli
         run.kill()
         run.wait()
         socket.close()
+
+
+def test_a_turn_that_breaks_off_is_said_once_feeds_nothing_and_the_next_one_goes_on(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    told: list[str] = []
+    service = Service(lambda: turns.daemon.fleet, said.append, told.append)
+    record: Any = SimpleNamespace(live=SimpleNamespace(standing=None))
+    broken = [True]
+
+    def look() -> Observation:
+        if broken[0]:
+            raise ConfigError("history", "the disk is full.")
+        return turns.look()
+
+    monkeypatch.setattr(turns.daemon, "_look", look)
+    for _ in range(3):
+        service._turn(turns.daemon, record)
+    assert said == ["this turn broke off: the disk is full."] and told == []
+    broken[0] = False
+    service._turn(turns.daemon, record)
+    assert told and told[0].startswith("WATCHDOG=1\nSTATUS=")

@@ -1,6 +1,7 @@
 """Real engines whose prefill keeps stale peers, as fleets of today do: wedged, found, healed, and left alone.
 
-`healed in` is from the fault to a request that is served, beside what the engines alone need to start.
+What is printed is from the fault to admissions that are open again, beside what an engine alone needs to
+start.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def test_a_decode_that_came_back_alone_is_found_and_the_pair_restarted(legacy: W
 
 
 def told(legacy: Ward, opened: float) -> str:
-    """How long it took, from the run that healed it."""
+    """How long it took, by the run that healed it."""
     (report,) = [n.data["report"] for n in legacy.run().notes if n.what == "co-restart"]
     starts = {s["engine"]: s["ready_s"] for s in report["cells"][0]["starts"]}
     ended = legacy.run().started + float(legacy.run().seconds or 0.0)

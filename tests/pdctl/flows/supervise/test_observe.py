@@ -7,14 +7,17 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import httpx
 import pytest
 
-from pdctl.adapters.picture import Reach
+from pdctl.adapters.picture import Reach, Sample
 from pdctl.errors import UnreachableError
+from pdctl.facts.missing import Missing
 from pdctl.fleet.load import load_fleet
 from pdctl.flows.context import Context
+from pdctl.flows.party import Party
 from pdctl.flows.supervise import observe
 from pdctl.flows.supervise.observe import Observer
 from pdctl.supervisor.observation import LISTED, Observation
@@ -160,3 +163,51 @@ def test_a_host_that_hangs_delays_no_look_and_is_not_asked_twice(
         await until(observer, lambda look: len(asked) > 2)
 
     observed(ctx, act)
+
+
+def test_the_silent_wait_in_a_lane_of_their_own(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take no place from those that answer: here there is but one."""
+    monkeypatch.setattr(observe, "QUICK", 1)
+    real, silent, asked = Party.sample, "prefill-0-0", asyncio.Event()
+    answered: set[str] = set()
+
+    async def sample(party: Party, client: httpx.AsyncClient, deadline: float) -> Sample[Any]:
+        name = party.unit.name
+        if name != silent:
+            answered.add(name)
+            if len(answered) == ENGINES:  # the others, and the router
+                asked.set()
+            return await real(party, client, deadline)
+        if asked.is_set():
+            asked.clear()
+            answered.clear()
+            await asked.wait()
+        return Sample(Reach.TIMED_OUT, Missing("silent"), "silent")
+
+    monkeypatch.setattr(Party, "sample", sample)
+
+    async def act(observer: Observer) -> None:
+        first = await observer.look()  # nobody is known to be silent yet
+        assert first.engines[0].reach is Reach.TIMED_OUT
+        asked.set()
+        second = await asyncio.wait_for(observer.look(), 60)
+        assert second.engines[0].reach is Reach.TIMED_OUT and len(answered) == ENGINES
+
+    observed(ctx, act)
+
+
+def test_an_answer_that_nobody_foresaw_is_that_engines_alone(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Party.sample
+
+    async def sample(party: Party, client: httpx.AsyncClient, deadline: float) -> Sample[Any]:
+        if party.unit.name == "decode-0-2":
+            raise ValueError("a queue called None")
+        return await real(party, client, deadline)
+
+    monkeypatch.setattr(Party, "sample", sample)
+    look = observed(ctx, lambda observer: observer.look())
+    odd = look.engine("decode-0-2")
+    assert odd is not None and odd.reach is Reach.BAD_ANSWER and "a queue called None" in odd.detail
+    assert len([e for e in look.engines if e.reach is Reach.BAD_ANSWER]) == 1

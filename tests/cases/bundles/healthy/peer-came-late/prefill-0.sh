@@ -1,0 +1,2 @@
+export HCCL_IF_IP=172.16.0.16 GLOO_SOCKET_IFNAME=eth0 HCCL_SOCKET_IFNAME=eth0
+vllm serve /models/Qwen2.5-7B-Instruct --host 0.0.0.0 --port 8100 --tensor-parallel-size 1 --enforce-eager --kv-transfer-config '{"kv_connector":"MooncakeConnectorV1","kv_buffer_device":"npu","kv_role":"kv_producer","kv_port":"20001","engine_id":"0","kv_connector_module_path":"vllm_ascend.distributed.mooncake_connector","kv_connector_extra_config":{"prefill":{"dp_size":1,"tp_size":1},"decode":{"dp_size":1,"tp_size":1}}}'
