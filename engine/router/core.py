@@ -23,10 +23,9 @@ from engine.router.dispatch import Dispatcher
 from engine.router.health import Health, engine_document
 from engine.router.hold import Admission
 from engine.router.ledger import Ledger
-from engine.router.legs import Legs, Refused
+from engine.router.legs import LIMITS, SOCKET_OPTIONS, TIMEOUT, Legs, Refused
 from engine.router.overdue import overdue
 from engine.router.pairs import Pairs
-from engine.router.wire import Wire
 
 log = logging.getLogger(__name__)
 # How late a deadline may fire, and how soon a changed one applies to requests under way.
@@ -55,12 +54,12 @@ class Router:
         self.pairs = Pairs(list(config.engines))
         self.admission = Admission(self.ledger, self.pairs, settings, _clock)
         self.address = f"{config.host}:{config.port}"
-        self._wire = Wire()
-        # Proxy variables of the environment are for the outside, engines are inside; a poll has its deadline.
-        limits = httpx.Limits(max_connections=None, keepalive_expiry=20.0)
-        self._polls = httpx.AsyncClient(timeout=None, limits=limits, trust_env=False)
+        # Proxy variables of the environment are for the outside, engines are inside.
+        alive = httpx.AsyncHTTPTransport(limits=LIMITS, trust_env=False, socket_options=SOCKET_OPTIONS)
+        self._http = httpx.AsyncClient(timeout=TIMEOUT, transport=alive, trust_env=False)
+        self._polls = httpx.AsyncClient(timeout=TIMEOUT, limits=LIMITS, trust_env=False)
         self.health = Health(self._polls, list(config.engines), self.ledger, _clock, self.admission.changed)
-        legs = Legs(self._wire, self.ledger, _clock)
+        legs = Legs(self._http, self.ledger, _clock)
         self.dispatcher = Dispatcher(
             self.ledger, self.admission, self.pairs, legs, settings, _clock, self._suspect
         )
@@ -76,7 +75,7 @@ class Router:
             yield
         finally:
             await cancel(*tasks)
-            self._wire.close()
+            await self._http.aclose()
             await self._polls.aclose()
 
     async def _watch(self) -> None:

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import torch
 
+from kernels.launch import Launch
 from kernels.streams.interface import MAIN
 
 T = TypeVar("T")
@@ -88,6 +89,14 @@ class Trace:
         if self._root is not None:
             self._held += (*node.reads, *node.writes)
         return work()
+
+    def take(self, stream: str, launches: Sequence[Launch]) -> None:
+        """Recorded kernel launches, not run: what each reads and writes is what its host function said."""
+        for made in launches:
+            tensors = {name: value for name, value in made.args.items() if isinstance(value, torch.Tensor)}
+            reads = [value for name, value in tensors.items() if name not in made.writes]
+            writes = [tensors[name] for name in made.writes]
+            self.launch(stream, made.fn.__name__, lambda: None, reads, writes)
 
     def fork(self, source: str, *targets: str) -> None:
         event = self.record(source)

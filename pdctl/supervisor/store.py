@@ -16,6 +16,7 @@ from pathlib import Path
 from pdctl.errors import ConfigError
 
 SCHEMA = 1
+_ASIDE = "Restart the supervisor: it puts a damaged file aside and begins a new one."
 BUSY = 10.0  # seconds that a write waits for another process's write
 
 _TABLES = """
@@ -61,7 +62,9 @@ def connect(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """A read-only connection, rows by name; None when there is no file that can be read."""
+    """A read-only connection, rows by name; None when no file can be opened. ConfigError when it breaks
+    meanwhile.
+    """
     if not path.is_file():
         yield None
         return
@@ -73,7 +76,10 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     with closing(db):
-        yield db if version == SCHEMA else None
+        try:
+            yield db if version == SCHEMA else None
+        except sqlite3.Error as error:
+            raise ConfigError("supervisor_file", f"{path} cannot be read: {error}.", _ASIDE) from None
 
 
 def _unusable(path: Path) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from pdctl.errors import PdctlError
 from pdctl.supervisor.observation import Observation
 from pdctl.supervisor.samples import FOLD, Rates, Row, Subject, rows
-from pdctl.supervisor.series import Series
+from pdctl.supervisor.series import Point, Series
 
 SPAN = 300.0
 # A history whose newest look is older than this is of a supervisor that runs no more.
 FRESH = 30.0
+NOTHING = Row()
 
 Slots = list[float | None]  # oldest first; None where nothing is known
 
@@ -32,7 +35,10 @@ class Trends:
 
     def supervised(self, now: float) -> bool:
         """Whether a supervisor writes the history at this time."""
-        newest = self._series.newest()
+        try:
+            newest = self._series.newest()
+        except PdctlError:
+            return False
         return newest is not None and abs(now - newest) <= FRESH
 
     def lines(
@@ -40,21 +46,26 @@ class Trends:
     ) -> dict[tuple[str, str], Slots]:
         """(name, column) -> `slots` values that end with `now` (Unix seconds)."""
         begin = now - self._span
+        points = self._own(kind, names, columns)
         if self.supervised(now):
-            read = self._series.read(kind, names, columns, begin, now, points=10_000)
-            points = {
-                n: [(float(at), dict(zip(columns, v, strict=True))) for at, v in read[n]] for n in names
-            }
-        else:
-            own = {n: [(at, found.get((kind, n), Row())) for at, found in self._looks] for n in names}
-            points = {n: [(at, {c: getattr(row, c) for c in columns}) for at, row in own[n]] for n in names}
+            with suppress(PdctlError):
+                points = self._series.read(kind, names, columns, begin, now, points=10_000)
         width = self._span / slots
         return {
             (name, column): slotted(
-                ((at, values[column]) for at, values in points[name]), column, begin, width, slots
+                ((at, values[i]) for at, values in points[name]), column, begin, width, slots
             )
             for name in names
-            for column in columns
+            for i, column in enumerate(columns)
+        }
+
+    def _own(self, kind: str, names: Sequence[str], columns: Sequence[str]) -> dict[str, list[Point]]:
+        return {
+            name: [
+                (int(at), [getattr(found.get((kind, name), NOTHING), column) for column in columns])
+                for at, found in self._looks
+            ]
+            for name in names
         }
 
 

@@ -143,7 +143,7 @@ class Ward:
         self._serving = {}
         for engine in seen.engines:
             machine = self.engines.setdefault(engine.name, self._machine())
-            well = engine.answered and engine.ready
+            was, well = machine.state, engine.answered and engine.ready
             machine.take(Event.WELL if well else Event.SICK, now)
             if well:
                 self._serving[engine.name] = engine.role
@@ -152,6 +152,15 @@ class Ward:
             calm = p.flap_window if machine.state is State.FLAPPING else p.calm
             if machine.calm(calm, now):
                 machine.take(Event.CALM, now)
+            if machine.state is not was:
+                self._of_engine(engine, machine.state)
+
+    def _of_engine(self, engine: EngineLook, state: State) -> None:
+        """An engine's own way, in the timeline of its cell's incident."""
+        case = self.cases.get(engine.cell)
+        if case is not None and case.incident is not None:
+            why = f": {engine.detail or ', '.join(engine.not_ready)}" if state is State.SUSPECT else ""
+            self._store.change(case.incident, self._moment("state", f"{engine.name}: {state}{why}"))
 
     def _movement(self, before: Observation | None, seen: Observation, now: float) -> None:
         """Which cells have handed something over since the last look."""

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from kernels.ops.splits import SplitPlan, SplitWorkspace
+from kernels.streams import MAIN
+from kernels.streams.cuda import CudaStreams
 from tests.kernels.cases.case import Stage
 from tests.kernels.cases.table import CASES
 
@@ -34,6 +36,32 @@ def wrong() -> list[str]:
             except Exception as error:
                 problems.append(f"{op}: {case.name}: {error}")
     return problems
+
+
+def streams_wrong() -> list[str]:
+    """A captured step with a side stream, replayed: its answer is that of the same step in order."""
+    x, out = torch.zeros(1 << 20, device="cuda"), torch.zeros(1 << 20, device="cuda")
+    side = torch.zeros_like(x)
+    streams = CudaStreams(("side",))
+
+    def step() -> None:
+        streams.fork(MAIN, "side")
+        streams.launch("side", "triple", lambda: torch.mul(x, 3, out=side), [x], [side])
+        streams.launch(MAIN, "double", lambda: torch.mul(x, 2, out=out), [x], [out])
+        streams.join(MAIN, "side")
+        streams.launch(MAIN, "add", lambda: out.add_(side), [side], [out])
+
+    step()
+    torch.cuda.synchronize()
+    with streams.capture() as graph:
+        step()
+    for value in (1.0, 2.0, 7.0):
+        x.fill_(value)
+        graph.replay()
+        torch.cuda.synchronize()
+        if not bool((out == 5 * value).all()):
+            return [f"streams: a replayed step gives {float(out[0])} instead of {5 * value}"]
+    return []
 
 
 def milliseconds(call: Callable[[], object]) -> float:
@@ -88,7 +116,7 @@ def main() -> int:
         print("no CUDA device here: nothing was run. The kernels were neither checked nor timed on a GPU.")
         return 0
     print(torch.cuda.get_device_name(), "sm_{}{}".format(*torch.cuda.get_device_capability()))
-    problems = wrong()
+    problems = wrong() + streams_wrong()
     for problem in problems:
         print(problem)
     if problems:

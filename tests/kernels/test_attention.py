@@ -35,6 +35,39 @@ def test_decode(dtype: torch.dtype, heads: int, kv_heads: int) -> None:
         assert torch.allclose(out[i : i + 1].double(), want, rtol=rounding, atol=1e-5)
 
 
+@DTYPES
+def test_a_row_without_tokens_is_zero_and_changes_no_other(dtype: torch.dtype) -> None:
+    lengths = [0, 9, 0, 3]
+    pool, pages, _ = scattered(lengths, 2, 8, dtype)
+    q = queries(4, 4, dtype)
+    out = paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths), 0.3)
+    assert not out[0].any() and not out[2].any()
+    rows = [1, 3]
+    plan = plan_decode(pool, [pages[r] for r in rows], [lengths[r] for r in rows])
+    assert torch.equal(out[rows], paged_decode_attention(q[rows], pool, 1, plan, 0.3))
+    alone = paged_decode_attention(q[:1], pool, 1, plan_decode(pool, pages[:1], [0]), 0.3)
+    assert alone.shape == (1, 4, 8) and not alone.any()
+
+
+@HEADS
+def test_a_sink_takes_part_and_has_no_value(heads: int, kv_heads: int) -> None:
+    lengths = [7, 0, 12]
+    pool, pages, kv = scattered(lengths, kv_heads, 8, torch.float32)
+    q, sinks = (
+        queries(3, heads, torch.float32),
+        torch.randn(heads, generator=torch.Generator().manual_seed(1)),
+    )
+    plan = plan_decode(pool, pages, lengths)
+    out = paged_decode_attention(q, pool, 1, plan, 0.3, sinks)
+    assert not out[1].any()
+    for row in (0, 2):
+        for h in range(heads):
+            k, v = kv[row][:, h // (heads // kv_heads)].double()
+            logits = torch.cat((k @ q[row, h].double() * 0.3, sinks[h : h + 1].double()))
+            want = torch.softmax(logits, 0)[:-1] @ v
+            assert torch.allclose(out[row, h].double(), want, atol=2e-6)
+
+
 def test_decode_does_not_depend_on_grouping(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = [9, 30, 2, 16, 31, 5]
     pool, pages, _ = scattered(lengths, 2, 8, torch.float32)
@@ -98,6 +131,12 @@ def test_wrong_operands_are_refused() -> None:
     with pytest.raises(ValueError, match="contiguous"):
         plan_prefill(pool.transpose(1, 2), pages[0], 0, 5, torch.float32)
     decode = plan_decode(pool, pages, [5, 9])
+    with pytest.raises(ValueError, match="do not cover"):
+        plan_decode(pool, pages, [5, -1])
+    with pytest.raises(ValueError, match="sinks"):
+        paged_decode_attention(queries(2, 4, pool.dtype), pool, 1, decode, 1.0, torch.zeros(3))
+    with pytest.raises(ValueError, match="layer 2 is outside"):
+        paged_decode_attention(queries(2, 4, pool.dtype), pool, 2, decode, 1.0)
     for q in (queries(3, 4, pool.dtype), queries(2, 3, pool.dtype), queries(2, 4, torch.bfloat16)):
         with pytest.raises(ValueError):
             paged_decode_attention(q, pool, 1, decode, 1.0)

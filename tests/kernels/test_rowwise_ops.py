@@ -10,7 +10,7 @@ import torch
 from kernels.ops.kv_write import kv_rows, kv_write
 from kernels.ops.linear import invariant_rows, linear, pack
 from kernels.ops.rms_norm import rms_norm
-from kernels.ops.rope import inverse_frequencies, llama3_frequencies, rope, rope_table
+from kernels.ops.rope import inverse_frequencies, llama3_frequencies, rope, rope_inverse, rope_table
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 
@@ -49,6 +49,25 @@ def test_rope_turns_pairs_of_the_two_halves(dtype: torch.dtype) -> None:
             atol = 1e-5 if dtype == torch.float32 else 4e-2
             assert torch.allclose(out[t, :, i], a * math.cos(angle) - b * math.sin(angle), atol=atol)
             assert torch.allclose(out[t, :, i + 4], b * math.cos(angle) + a * math.sin(angle), atol=atol)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rope_inverse_turns_back(interleaved: bool) -> None:
+    x = normal(4, 3, 8, dtype=torch.float64)
+    positions = torch.tensor([0, 3, 77, 999])
+    table = rope_table(inverse_frequencies(8, 1e4), 1000, torch.float64, interleaved)
+    cos, sin = (t[positions] for t in table)
+    turned = rope(x, cos, sin, interleaved)
+    assert not torch.allclose(turned[1:], x[1:])
+    assert torch.allclose(rope_inverse(turned, cos, sin, interleaved), x, atol=1e-12)
+
+
+def test_rope_of_neighbours_is_that_of_halves_in_another_order() -> None:
+    x, frequencies = normal(5, 2, 8), inverse_frequencies(8, 1e4)
+    halves = rope(x, *rope_table(frequencies, 5, torch.float32))
+    order = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
+    pairs = rope(x[..., order], *rope_table(frequencies, 5, torch.float32, True), True)
+    assert torch.allclose(pairs, halves[..., order], atol=1e-6)
 
 
 def test_llama3_scaling_keeps_fast_and_divides_slow_frequencies() -> None:

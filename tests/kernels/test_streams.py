@@ -7,6 +7,8 @@ import random
 import pytest
 import torch
 
+from kernels.launch import recording
+from kernels.ops.paged_decode_attention import kernel as decode
 from kernels.ops.splits import SplitPlan, Workspaces
 from kernels.streams import MAIN, SerialStreams, Streams, Trace, TraceFault
 from kernels.streams.trace import Node
@@ -134,14 +136,21 @@ def test_views_of_one_buffer_meet_only_where_they_overlap() -> None:
         assert len(trace.races()) == races
 
 
-def test_one_split_workspace_for_two_streams_is_a_race_and_one_each_is_none() -> None:
-    plan = SplitPlan.of(max_batch=1, heads=1, kv_heads=1, dim=4, max_tokens=64)
-    for shared in (False, True):
-        works, trace = Workspaces(plan, "cpu"), Trace()
-        for stream in ("a", "b"):
-            work = works.of("a" if shared else stream)
-            trace.launch(stream, f"decode {stream}", lambda: None, writes=[work.rows, work.lse])
-        assert bool(trace.races()) == shared
+@pytest.mark.parametrize("shared", [False, True])
+def test_decode_on_two_streams_needs_a_workspace_each(shared: bool) -> None:
+    """The kernels' own launches, recorded: what they read and write is not said a second time here."""
+    pool, q = torch.zeros(8, 2, 1, 2, 4, 8), torch.zeros(1, 4, 8)
+    works = Workspaces(SplitPlan.of(max_batch=1, heads=4, kv_heads=2, dim=8, max_tokens=64), "cpu")
+    trace = Trace()
+    for stream in ("a", "b"):
+        plan = decode.plan_decode(pool, [[1, 2]], [7], works.of("a" if shared else stream))
+        with recording() as made:
+            decode.paged_decode_attention(q, pool, 0, plan, 1.0)
+        trace.take(stream, made)
+    assert [node.name for node in trace.nodes] == ["_attend", "_merge"] * 2
+    races = trace.races()
+    assert bool(races) == shared
+    assert not shared or "_attend (a) uses is also written by _attend (b), unordered" in races[0]
 
 
 def orders(nodes: list[Node], rng: random.Random) -> list[Node]:

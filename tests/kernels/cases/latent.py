@@ -106,7 +106,7 @@ def sparse_cases() -> Iterator[Case]:
     nothing = torch.full((3, 40), -1, dtype=torch.int64)
     yield _sparse("nothing at all", (nothing[:, :8], nothing), sinks=False)
     yield _sparse("nothing but sinks", (nothing[:, :8], nothing))
-    yield _sparse("no window", (nothing[:, :0], chosen), heads=32)
+    yield _sparse("no window", (nothing[:1, :0], chosen[:1]), heads=32)
     yield _sparse("one entry", (_slots([[-1, 7, -1]]), _slots([[-1]])))
 
 

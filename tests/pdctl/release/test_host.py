@@ -27,9 +27,9 @@ def names(folder: Path) -> set[str]:
 
 
 def test_an_empty_host_is_looked_at_and_left_alone(tool: HostReleases, tmp_path: Path) -> None:
-    look = tool.look(str(tmp_path / "model"))
+    look = tool.look()
     assert look.installed.releases == () and look.installed.current is None
-    assert (look.root, look.model, look.newest) == ("writable", False, None)
+    assert (look.root, look.newest) == ("writable", None)
     assert look.facts.python == sys.executable and look.facts.dists["torch"]
     assert not (tmp_path / "root").exists()
 

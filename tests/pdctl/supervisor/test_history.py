@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from pdctl.adapters.picture import Reach
+from pdctl.errors import ConfigError
 from pdctl.supervisor.history import History, Tier
 from pdctl.supervisor.incidents import Incidents
 from pdctl.supervisor.series import Series
 from pdctl.supervisor.store import SCHEMA, prepare
+from pdctl.supervisor.trend import Trends
 from tests.pdctl.supervisor.looks import engine, look, moved
 
 T0 = 1_800_000_000  # the begin of a quarter of an hour
@@ -187,3 +189,18 @@ def test_the_file_is_its_owners_alone_and_holds_incidents_too(path: Path) -> Non
     assert path.stat().st_mode & 0o077 == 0
     assert prepare(path) == "" and Series(path).newest() == T0
     assert Incidents(path, read_only=True).one(1) is not None
+
+
+def test_a_file_that_breaks_after_it_was_opened_is_a_sentence(path: Path) -> None:
+    history = History(path)
+    for number in range(200):
+        history.record(look(T0 + 5 * number))
+    history.close()
+    data = bytearray(path.read_bytes())
+    data[8192:] = b"\xff" * (len(data) - 8192)
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=r"cannot be read: .*malformed"):
+        Series(path).read("cell", ["a"], ["up"], T0, T0 + 1000)
+    trends = Trends(path)
+    trends.add(look(T0 + 1000))
+    assert trends.lines("cell", ["a"], ["up"], 5, T0 + 1000) == {("a", "up"): [None, None, None, None, 1.0]}

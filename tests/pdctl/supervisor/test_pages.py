@@ -225,3 +225,26 @@ def test_a_browser_draws_it_wide_narrow_light_and_dark(tmp_path: Path) -> None:
         assert browser.console == []
         pages.__exit__(None, None, None)
         browser.until("document.getElementById('alarm').innerText", lambda said: "does not answer" in said)
+
+
+def test_before_the_first_look_and_for_odd_questions_there_is_an_answer(tmp_path: Path) -> None:
+    sources = Sources(Live(stale=60.0), tmp_path / "none.db", "test")
+    with Pages("127.0.0.1:0", sources, tmp_path / "token") as pages:
+        now = get(pages, "/api/now").json()
+        assert contracts.faults("supervisor_now", now) == [] and now["at"] is None and now["cells"] == []
+        odd = [
+            f"/api/history?seconds={text}&kind={text}&names={text},," for text in ("nan", "-1", "1e999", "'x")
+        ]
+        odd += [f"/api/incidents?last={text}" for text in ("nan", "-1", "1e999", "x")]
+        for path in (*odd, "/metrics", "/api/history", "/healthz"):
+            assert get(pages, path).status_code == 200, path
+        assert get(pages, "/evidence/1").status_code == 404 and get(pages, "/evidence/x").status_code == 404
+
+
+def test_a_file_that_breaks_while_it_is_read_is_a_sentence(tmp_path: Path) -> None:
+    with served(tmp_path) as (pages, _):
+        (tmp_path / "supervisor.db").write_bytes(b"no database " * 1000)
+        for path in ("/api/history?kind=cell", "/api/incidents"):
+            answer = get(pages, path)
+            assert answer.status_code in (200, 503) and "Traceback" not in answer.text
+        assert get(pages, "/api/now").status_code == 200 and get(pages, "/metrics").status_code == 200

@@ -373,6 +373,23 @@ def test_an_act_under_way_is_not_disturbed_by_looks(bed: Bed) -> None:
     assert bed.state() is State.SERVING
 
 
+def test_an_engine_has_its_own_states_and_they_are_in_the_timeline(bed: Bed) -> None:
+    bed.until(WEDGE)
+    for _ in range(10):
+        bed.look(WEDGE, decode_a=SILENT)
+    assert bed.ward.engines["decode-a"].state is State.ILL
+    assert bed.ward.engines["prefill-a"].state is State.SERVING
+    bed.quiet(seconds=90)
+    said = [m.text for m in bed.store.recent()[0].timeline if m.text.startswith("decode-a: ")]
+    assert (
+        said
+        == ["decode-a: suspect: silent", "decode-a: ill", "decode-a: settling", "decode-a: serving"][
+            : len(said)
+        ]
+    )
+    assert len(said) >= 3
+
+
 def test_a_cell_that_left_the_fleet_file_takes_its_incident_along(bed: Bed) -> None:
     bed.until(WEDGE)
     bed.cells = ("b",)

@@ -37,6 +37,10 @@ hosts_every = 10.0
 calm = 20.0
 settle = 10.0
 page = ""
+# Many wedges in a row, and each is healed.
+[actions.co-restart]
+per_hour = 100
+backoff = 5.0
 {more}
 """
 

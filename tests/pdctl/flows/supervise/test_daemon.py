@@ -409,3 +409,18 @@ def test_a_turn_that_breaks_off_is_said_once_feeds_nothing_and_the_next_one_goes
     broken[0] = False
     service._turn(turns.daemon, record)
     assert told and told[0].startswith("WATCHDOG=1\nSTATUS=")
+
+
+def test_one_that_stands_by_says_so_writes_nothing_and_leaves_when_told(fleet: Fleet) -> None:
+    told: list[str] = []
+    service = Service(lambda: fleet, print, told.append)
+    with Context(fleet) as ctx:
+        lease_of(ctx).take(holder_for(ELSEWHERE, "theirs", "pdctl supervise"))
+        running = begin(service.run)
+        until(lambda: told)
+        assert told[0].startswith("READY=1\nWATCHDOG=1\nSTATUS=stands by: ann@elsewhere")
+        service.stop.set()
+        running.result(60)
+        assert not fleet.paths.supervisor.exists()
+        holder = lease_of(ctx).look()
+        assert holder is not None and holder.id == "theirs"
