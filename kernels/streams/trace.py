@@ -68,6 +68,7 @@ class Trace:
         self._root: str | None = None
         self._forked: set[str] = set()
         self._held: list[Range] = []
+        self._kept: list[torch.Tensor] = []  # an address must stay that of one tensor
         self.nodes: list[Node] = []
 
     def launch(
@@ -86,6 +87,7 @@ class Trace:
         clock[stream] += 1
         node = Node(stream, name, dict(clock), _ranges(reads), _ranges(writes))
         self.nodes.append(node)
+        self._kept += (*reads, *writes)
         if self._root is not None:
             self._held += (*node.reads, *node.writes)
         return work()

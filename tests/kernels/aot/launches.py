@@ -98,9 +98,12 @@ def _pages() -> None:
     checksum.page_checksum(pool, [1, 2, 3], 0, 0, 40, 4)
 
 
-def _pack() -> None:
+def _pack(back: bool) -> None:
     pool, pages = empty(1024, 8, 32, 2, 16, 128), empty(64, dtype=torch.int64)
-    pack.kv_unpack(pool, pages, (2, 4), pack.kv_pack(pool, pages, (2, 4)))
+    if back:
+        pack.kv_unpack(pool, pages, (2, 4), empty(64, 2, 32, 2, 16, 128))
+    else:
+        pack.kv_pack(pool, pages, (2, 4))
 
 
 VARIANTS = (
@@ -121,7 +124,8 @@ VARIANTS = (
     Variant("compress", "128 tokens x 512", lambda: _compress(128, 512, False)),
     Variant("compress", "2 x 4 tokens x 512", lambda: _compress(4, 512, True)),
     Variant("page_checksum", "16 x 128", _pages),
-    Variant("kv_pack", "16 x 128", _pack),
+    Variant("kv_pack", "16 x 128", lambda: _pack(False)),
+    Variant("kv_pack", "16 x 128 put back", lambda: _pack(True)),
     Variant("rms_norm", "4096", lambda: norm.rms_norm(empty(64, 4096), empty(4096), 1e-5)),
     Variant("rms_norm", "16384", lambda: norm.rms_norm(empty(64, 16384), empty(16384), 1e-5)),
     Variant("rope", "32 x 128", lambda: rope.rope(empty(64, 32, 128), empty(64, 1, 128), empty(64, 1, 128))),

@@ -21,6 +21,11 @@ def test_the_table_is_of_these_kernels() -> None:
     assert list(stale(committed())) == [], HINT
 
 
+def test_every_build_has_a_name_of_its_own() -> None:
+    names = [build.name for build in builds()]
+    assert len(set(names)) == len(names)
+
+
 def test_every_operation_with_a_kernel_is_measured() -> None:
     assert {v.op for v in VARIANTS} == {op.name for op in OPS.values() if not op.why}
 
