@@ -64,8 +64,8 @@ ENGINE: dict[str, tuple[str, ...]] = {
 # Rooms that decide. Their tests need no tensor and they start in milliseconds.
 NO_TORCH = ("core", "faults", "cache", "schedule", "http", "router")
 
-# One kernel does not know another: ops/<op> is the unit. What is shared is how a kernel is started, the pool's
-# layout and the cut of decode attention along the context. Streams order launches and know no operation.
+# One kernel does not know another: ops/<op> is the unit. Shared are how a kernel is started, the layout of
+# the pool and the cut of decode attention along the context. Streams order launches and know no operation.
 KERNELS: dict[str, tuple[str, ...]] = {
     "dispatch": (),
     "launch": (),
