@@ -11,6 +11,7 @@ from starlette.routing import Route
 from engine.api.client import GroupClient
 from engine.api.compat import tokens_of
 from engine.http.errors import json_response
+from engine.http.models import model_routes
 
 
 class Reports:
@@ -28,17 +29,10 @@ class Reports:
     async def state(self, _: Request) -> Response:
         return json_response(self._client.state())
 
-    async def models(self, _: Request) -> Response:
+    def _model(self) -> dict[str, Any]:
         info, state = self._client.info, self._client.state()
-        model = {
-            "id": info.served_model_name,
-            "object": "model",
-            "created": int(state["started_at"]),
-            "owned_by": "pdctl",
-            "root": info.model_path,
-            "max_model_len": info.max_model_len,
-        }
-        return json_response({"object": "list", "data": [model]})
+        told = {"root": info.model_path, "max_model_len": info.max_model_len}
+        return {"created": int(state["started_at"]), **told}
 
     async def server_info(self, _: Request) -> Response:
         """SGLang's names; a wrong type in one of them makes the public router drop them all."""
@@ -82,11 +76,11 @@ class Reports:
             "/health": self.health,
             "/ready": self.ready,
             "/v1/state": self.state,
-            "/v1/models": self.models,
             "/server_info": self.server_info,
             "/get_server_info": self.server_info,
             "/model_info": self.model_info,
             "/get_model_info": self.model_info,
             "/get_load": self.load,
         }
-        return [Route(path, handler, methods=["GET"]) for path, handler in paths.items()]
+        models = model_routes(self._client.info.served_model_name, self._model)
+        return [*models, *(Route(path, handler, methods=["GET"]) for path, handler in paths.items())]

@@ -15,6 +15,7 @@ from engine.api.schema import ChatBody, CompletionBody, GenerateBody, OpenAIBody
 from engine.core.errors import RequestError
 from engine.core.types import Request, Sampling
 from engine.http.errors import ParamError
+from engine.http.models import check_served
 from engine.text.model import TextModel
 
 # Text longer than this is tokenised in a thread, so that other streams keep moving.
@@ -167,10 +168,8 @@ class Preparer:
 
     def _served(self, model: str | None) -> None:
         """404 for a model that is not served here; a gateway that was given none may say "unknown"."""
-        served = self._client.info.served_model_name
-        if model not in (None, "", "unknown", served):
-            message = f"The model {model!r} is not served here; this is {served!r}."
-            raise ParamError("model", message, "model_not_found", status=404)
+        if model not in (None, "", "unknown"):
+            check_served(model, self._client.info.served_model_name)
 
     def _openai(self, request: Request, body: OpenAIBody) -> Call:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)

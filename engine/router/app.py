@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,6 +24,7 @@ from engine.http.errors import HANDLERS, json_response
 from engine.http.gone import cancel
 from engine.http.ids import request_id
 from engine.http.metrics import metrics_route
+from engine.http.models import model_routes
 from engine.http.serve import listen, serve, stop_on_signals
 from engine.router.admin import Admin
 from engine.router.call import read_call
@@ -76,15 +78,8 @@ class Reports:
         document = requests_document(router.ledger, router.config.instance, time.monotonic(), time.time())
         return json_response(document)
 
-    async def models(self, _: Request) -> Response:
-        router = self._router
-        model = {
-            "id": router.config.served_model_name,
-            "object": "model",
-            "created": int(router.started_at),
-            "owned_by": "pdctl",
-        }
-        return json_response({"object": "list", "data": [model]})
+    def _model(self) -> dict[str, Any]:
+        return {"created": int(self._router.started_at)}
 
     def routes(self) -> list[Route]:
         paths = {
@@ -92,9 +87,9 @@ class Reports:
             "/ready": self.ready,
             "/v1/state": self.state,
             "/v1/requests": self.requests,
-            "/v1/models": self.models,
         }
-        return [Route(path, handler, methods=["GET"]) for path, handler in paths.items()]
+        models = model_routes(self._router.config.served_model_name, self._model)
+        return [*models, *(Route(path, handler, methods=["GET"]) for path, handler in paths.items())]
 
 
 def build_router(router: Router) -> Starlette:

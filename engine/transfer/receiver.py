@@ -155,7 +155,9 @@ class Receiver:
                     self._on_done(entry, peer, message)
                 case m.Failed() if not entry.ended:
                     kind: Literal["aborted", "failed"] = "aborted" if message.code == "aborted" else "failed"
-                    self._end(entry, Outcome(kind, message.code, message.message), tell=False)
+                    outcome = Outcome(kind, message.code, message.message)
+                    entry.told(outcome, self._clock())
+                    self._end(entry, outcome, tell=False)
                 case _:
                     self.counters.late_completions += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from engine.transfer.handshake import PeerKey
 from engine.transfer.integrity import Tally
 from engine.transfer.layout import PAGE, Unit, units_of
 from engine.transfer.ports import Outcome, RoomView
+
+log = logging.getLogger("pdctl.engine.transfer")
 
 # From each stage of a room to where it may go next. Terminal stages have no way out; prefill begins a room
 # again that it gave up before decode asked for it.
@@ -73,6 +76,13 @@ class Staged:
         """The log line of the deadline that ends this room."""
         peer, pages = self.peer or self.hint, len(self.pages)
         log_fired(code, name, value, age, peer, room=self.room, request=self.rid, pages=pages)
+
+    def told(self, outcome: Outcome, now: float) -> None:
+        """The log line of a room that fails because the peer said so: each side's log names what it held."""
+        if outcome.kind == "failed":
+            text = "ended_by_peer room=%s request=%s age=%.1fs peer=%s pages=%s waiting_on=%s code=%s: %s"
+            who = (self.room, self.rid or "-", now - self.stage_at, self.peer or self.hint)
+            log.warning(text, *who, len(self.pages), self.waiting_on, outcome.code, outcome.message)
 
     def move(self, stage: str, now: float) -> bool:
         """Go to a stage if it may follow this one; False changes nothing."""

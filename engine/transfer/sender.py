@@ -227,6 +227,7 @@ class Sender:
         if entry.dst is None:
             entry.peer, entry.ticket = peer, cancel.ticket
         if not entry.ended and not self._legacy:
+            entry.told(outcome, self._clock())
             self._end(entry, outcome, tell=False)
 
     def _pump(self, entry: Outgoing) -> None:

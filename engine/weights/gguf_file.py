@@ -25,9 +25,10 @@ class GgufFile:
         try:
             self._reader = gguf.GGUFReader(path)
             self._tensors = {t.name: t for t in self._reader.tensors}
-        except (ValueError, IndexError, KeyError, OverflowError, OSError, struct.error) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ModelError("gguf_damaged", f"{path} is damaged or truncated ({reason}).", _AGAIN) from None
+        except (ValueError, IndexError, KeyError, OverflowError, OSError, struct.error):
+            # The reader's own words are of arrays and their axes.
+            text = f"{path} is damaged or truncated: what its header names is not all there."
+            raise ModelError("gguf_damaged", text, _AGAIN) from None
         self.architecture = str(self.value("general.architecture"))
 
     def get(self, key: str) -> Any:

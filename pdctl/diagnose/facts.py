@@ -20,6 +20,7 @@ from pdctl.facts.unit import Unit
 NO_TRACES, NO_HOST_TRACES = Traces(), HostTraces()
 # A frozen or wedged engine is told from a busy one by these (seconds).
 FRESH = 5.0  # the leader publishes every 0.25 s
+BEAT = 5.0  # a rank reports every second
 STEP = 30.0  # no healthy forward step takes longer
 
 

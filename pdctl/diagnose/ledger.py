@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pdctl.adapters.picture import Leg, RouterRequest
 from pdctl.diagnose.facts import EngineView, Facts
-from pdctl.diagnose.stages import Judgement, judge_legs
+from pdctl.diagnose.stages import Judgement, frozen, judge_legs
 from pdctl.facts.missing import known
 
 # A request in transit between two samples of two processes is not lost yet.
@@ -42,7 +42,8 @@ class Entry:
     decode: str | None
     prefill_stage: str | None = None
     decode_stage: str | None = None
-    pages: int = 0
+    prefill_pages: int | None = None
+    decode_pages: int | None = None
 
     @property
     def settled(self) -> bool:
@@ -91,7 +92,8 @@ def _entry(facts: Facts, request: RouterRequest | None, found: _Found, verdict: 
         decode=decode,
         prefill_stage=found.prefill[1].stage if found.prefill else None,
         decode_stage=found.decode[1].stage if found.decode else None,
-        pages=sum(side[1].pages for side in (found.prefill, found.decode) if side),
+        prefill_pages=found.prefill[1].pages if found.prefill else None,
+        decode_pages=found.decode[1].pages if found.decode else None,
     )
 
 
@@ -117,6 +119,8 @@ def _unheld(facts: Facts, request: RouterRequest, seen_before: bool) -> Judgemen
         if view is not None and view.fresh and not view.shows_requests:
             why = f"{name} may hold it and lists no requests"
             return Judgement("unknown", name, request.stage, age, None, why)
+        if view is not None and (why := frozen(view)):
+            return Judgement("unknown", name, request.stage, age, None, f"{name} may hold it; {why}")
         if view is None or not view.fresh:
             said = view.reach.value if view and not known(view.state) else "its state is old"
             return Judgement(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pdctl.adapters.traces import Event, Traces
-from pdctl.diagnose.facts import EngineView, Facts, Party
+from pdctl.diagnose.facts import EngineView, Facts, Party, RouterView
 from pdctl.diagnose.progress import moves
 from pdctl.diagnose.rule import Severity
 from pdctl.facts.missing import known
@@ -23,7 +23,10 @@ _ECHO_TEXTS = re.compile(
 )
 # What is told at this level ended nothing: a router's word of a peer that does not answer.
 _CALM = re.compile(r"^.{0,60}?\b(?:INFO|DEBUG)\b")
-_KILL, _SEGV, _ABRT, _BUS, _TERM = 9, 11, 6, 7, 15
+_RUNNING = ("running", "starting", "stopping", "orphaned")
+CLEAN = (0, 143, -15)  # ends that somebody asked for
+_CLOCK = 2.0  # seconds by which a log's stamps and a process's start may differ
+_AFTER = 300.0  # seconds in which an end is noticed and a new life begins
 
 
 def signal_of(traces: Traces) -> int | None:
@@ -48,11 +51,11 @@ def _status(event: Event) -> int | None:
 def died(party: Party) -> bool:
     """It ended in a way that nobody asked for, as far as its traces show."""
     traces = party.traces
-    if traces.ended not in (None, 0, 143, -15):
+    if traces.ended not in (None, *CLEAN):
         return True
     if traces.ended is not None:
         return False
-    ends = [s for e in traces.of("process.unit_ended") if (s := _status(e)) not in (None, 0, 143, -15)]
+    ends = [s for e in traces.of("process.unit_ended") if (s := _status(e)) not in (None, *CLEAN)]
     return bool(ends) or bool(traces.restarts) or any(traces.of("process.fatal", "process.signal"))
 
 
@@ -145,14 +148,42 @@ def failed_before(traces: Traces, order: int) -> bool:
     return any(abs(end - cause) <= 60 for end in ends for cause in causes)
 
 
-def starts(traces: Traces) -> int:
-    """Lives that the log begins: one start prints several lines, so those close together are one."""
-    count, last = 0, None
+def begins(traces: Traces) -> list[int]:
+    """The lines at which lives begin: the keeper's marks where it made any, else what engines print first.
+    One start prints several lines, so those close together are one.
+    """
+    marks = [e.order for e in traces.of("life.begun")]
+    if marks:
+        return marks
+    found, last = [], None
     for event in traces.of("life.start"):
         if last is None or event.order - last > 5:
-            count += 1
+            found.append(event.order)
         last = event.order
-    return count
+    return found
+
+
+def runs(party: Party) -> bool:
+    """Its unit is known to have a process now."""
+    unit = party.member.unit
+    return party.traces.ended is None and known(unit) and unit.state in _RUNNING
+
+
+def past(party: Party, event: Event) -> bool:
+    """Whether it is of a life before the last one, or of one that ended cleanly: it says nothing of now."""
+    traces, unit = party.traces, party.member.unit
+    begun = max(begins(traces), default=None)
+    marked = any(traces.of("life.begun"))
+    if traces.ended in CLEAN:
+        return True
+    if begun is not None and event.order < begun and (marked or runs(party)):
+        return True
+    if marked or not runs(party):
+        return False
+    started = unit.started_at if known(unit) else None
+    if event.at is not None and started is not None:
+        return event.at < started - _CLOCK
+    return begun is None and bool(traces.restarts)
 
 
 def recovered(party: Party) -> bool:
@@ -182,8 +213,33 @@ def end_in_words(traces: Traces) -> str:
 
 
 def kernel_killed(facts: Facts, party: Party) -> list[Event]:
-    """Lines of its host's kernel that say its memory was the reason."""
+    """Lines of its host's kernel that say its memory was the reason of its last end."""
     host = facts.host(party.member.host)
     lines = list(party.traces.of("process.oom_killed"))
     signs = ("kernel.oom_kill", "process.oom_killed")
-    return [*lines, *((e for e in host.traces.events if e.sign in signs) if host else ())]
+    lines += [e for e in host.traces.events if e.sign in signs] if host else []
+    return [e for e in lines if of_its_end(party, e)]
+
+
+def of_its_end(party: Party, event: Event) -> bool:
+    """A kernel's line may be of its end: that came with the line where it is known, and a life that began
+    long after it is not concerned.
+    """
+    unit, seen = party.member.unit, party.traces
+    if event.at is None:
+        return True
+    if known(unit) and (unit.state == "absent" or unit.exit == 0):
+        return False  # nobody killed it
+    if known(unit) and unit.state != "running":
+        return unit.since is None or abs(unit.since - event.at) < _AFTER
+    begun = unit.started_at if known(unit) else seen.started_at or _told_start(party)
+    return begun is None or begun < event.at + _AFTER
+
+
+def _told_start(party: Party) -> float | None:
+    """When it says itself that it began."""
+    if not isinstance(party, EngineView | RouterView):
+        return None
+    state = party.state
+    at = state.started_at if known(state) else None
+    return at if at is not None and known(at) else None

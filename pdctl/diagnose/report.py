@@ -129,9 +129,10 @@ def _entry(e: Entry) -> dict[str, Any]:
         "lost": e.lost,
         "prefill": e.prefill,
         "prefill_stage": e.prefill_stage,
+        "prefill_pages": e.prefill_pages,
         "decode": e.decode,
         "decode_stage": e.decode_stage,
-        "pages": e.pages,
+        "decode_pages": e.decode_pages,
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pdctl.adapters.picture import Leg
-from pdctl.diagnose.facts import EngineView, Facts
+from pdctl.diagnose.facts import BEAT, EngineView, Facts
+from pdctl.diagnose.words import span
 from pdctl.facts.missing import known
 
 Side = tuple[EngineView, Leg] | None
@@ -41,6 +42,25 @@ def patience(view: EngineView) -> float:
     return max(1.0, min(max(3.0, 3.0 * tail), limit.value / 2 if limit else 60.0))
 
 
+def frozen(view: EngineView) -> str:
+    """Why nothing this engine holds can move, "" while something may.
+
+    Its HTTP server and the leader's publisher speak on while another rank stands, and the step that waits
+    for that rank looks like a long one.
+    """
+    process, state = view.member.process, view.state
+    if known(process) and process.stopped:
+        pids = " ".join(map(str, process.stopped))
+        return f"{view.name} is frozen: pid {pids} is stopped"
+    if not known(state):
+        return ""
+    if known(state.snapshot_age) and not view.fresh:
+        return f"{view.name} is frozen: it last published its state {span(state.snapshot_age)} ago"
+    ages = ((r.rank, r.heartbeat_age) for r in state.ranks if r.heartbeat_age is not None)
+    silent = [f"rank {rank} was last heard {span(age)} ago" for rank, age in ages if age > BEAT]
+    return f"{view.name} is frozen: {', '.join(silent)}" if silent else ""
+
+
 def _judge(side: tuple[EngineView, Leg], verdict: str, why: str, lost: str = "") -> Judgement:
     view, leg = side
     return Judgement(verdict, view.name, leg.stage, leg.stage_age, leg.waiting_on, why, lost)
@@ -59,8 +79,8 @@ def judge_legs(facts: Facts, prefill: Side, decode: Side, decode_name: str | Non
 
 def _computing(side: tuple[EngineView, Leg], doing: str) -> Judgement:
     view, leg = side
-    if not view.fresh:
-        return _judge(side, "unknown", f"{view.name} last published its state too long ago")
+    if why := frozen(view):
+        return _judge(side, "stuck", why, "step")
     if view.working:
         waits = leg.stage == "waiting" and leg.stage_age > 3.0
         return _judge(side, "waiting" if waits else "moving", "it waits for a place" if waits else doing)
@@ -76,7 +96,11 @@ def _inflight(
     earlier = view.before(leg)
     if earlier is not None and earlier.bytes != leg.bytes:
         return _judge(prefill, "moving", "its KV is being written")
-    if decode and decode[0].fresh and decode[1].stage == "waiting":
+    if why := frozen(view):
+        return _judge(prefill, "stuck", why, "step")
+    if decode and (why := frozen(decode[0])):
+        return _judge(decode, "stuck", why, "peer")
+    if decode and decode[1].stage == "waiting":
         return _no_pages(prefill, decode)
     # A decode that has just granted it a place moved it, however long the prefill waited for that.
     still = min(leg.stage_age, decode[1].stage_age) if decode else leg.stage_age
@@ -88,6 +112,8 @@ def _inflight(
     if decode is None and (other is None or not other.fresh):
         said = other.reach.value if other and not known(other.state) else "its state is old"
         return _judge(prefill, "stuck", f"{name} should take its KV and does not answer ({said})", "peer")
+    if decode is None and (why := frozen(other) if other else ""):
+        return _judge(prefill, "stuck", f"{name} should take its KV; {why}", "peer")
     if decode is None:
         return _judge(prefill, "stuck", f"{name} answers and does not know this room", "room")
     return _pinned(prefill, decode)
@@ -150,12 +176,14 @@ def _pinned(prefill: tuple[EngineView, Leg], decode: tuple[EngineView, Leg]) -> 
 
 def _on_decode(facts: Facts, decode: tuple[EngineView, Leg]) -> Judgement:
     view, leg = decode
+    if why := frozen(view):
+        return _judge(decode, "stuck", why, "step")
     if leg.stage in ("preallocated", "transferring"):
         earlier = view.before(leg)
         moved = earlier is not None and (earlier.bytes != leg.bytes or earlier.stage != leg.stage)
         if moved or leg.stage_age < 3.0:
             return _judge(decode, "moving", "its KV arrives")
-        blind = [p.name for p in facts.cell(view.member.cell, "prefill") if not p.fresh]
+        blind = [p.name for p in facts.cell(view.member.cell, "prefill") if not p.fresh or frozen(p)]
         if blind:
             return _judge(decode, "stuck", f"it waits for KV from {blind[0]}, which does not answer", "peer")
         return _judge(decode, "stuck", "it waits for KV that no prefill holds any more", "room")

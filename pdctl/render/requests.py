@@ -50,9 +50,13 @@ def _leg(request: dict[str, Any], leg: dict[str, Any] | None) -> str | None:
     if seen is None:
         return f"{leg['engine']} does not answer"
     if not seen["known"]:
+        if seen["still"]:
+            return f"{leg['engine']} {seen['still']}"
         # What was just sent, or has just ended, is on its way.
         lost = "does not know it" if request["stage_age_s"] >= SETTLE else "sent"
         return f"{leg['engine']} {lost} {age(leg['age_s'])}"
     waits = f", waiting on {seen['waiting_on']}" if seen["waiting_on"] else ""
     still = ", no progress" if seen["moves"] is False else ""
+    if seen["still"]:
+        still = f", {seen['still']}"
     return f"{leg['engine']} {seen['stage']} {age(seen['stage_age_s'])}{waits}{still}"

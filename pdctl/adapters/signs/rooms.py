@@ -53,6 +53,8 @@ SIGNS = (
         r"(?P<gib>\d+(?:\.\d+)?) ?Gi?B",
     ),
     Sign("life.start", "pdctl.engine", r"pdctl\.engine: .* incarnation [0-9a-f]{16}$"),
+    Sign("life.begun", "[keeper]", r"\[keeper\] \S+ started as pid \d+"),
+    Sign("life.ended", "[keeper]", r"\[keeper\] \S+: ended (?P<how>by signal \d+|with exit code \d+)"),
     Sign("life.start", "server_args=ServerArgs("),
     Sign("life.start", "vLLM API server version"),
     Sign("life.start", "Initializing a V1 LLM engine"),

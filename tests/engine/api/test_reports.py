@@ -38,7 +38,10 @@ def test_probes_have_the_types_the_public_router_parses() -> None:
     assert get(client, "/get_load").json() == [
         {"dp_rank": 0, "num_reqs": 1, "num_waiting_reqs": 0, "num_tokens": 7}
     ]
-    assert get(client, "/v1/models").json()["data"][0]["id"] == "tiny"
+    (model,) = get(client, "/v1/models").json()["data"]
+    assert model["id"] == "tiny" and get(client, "/v1/models/tiny").json() == model
+    other = get(client, "/v1/models/meta/other")
+    assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
     loads = get(client, "/v1/loads?include=all").json()
     assert loads["aggregate"] == {"total_tokens": 7, "total_reqs": 1}
     assert loads["loads"][0]["disaggregation"]["prefill_inflight_queue_reqs"] == 1

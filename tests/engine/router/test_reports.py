@@ -52,7 +52,10 @@ def test_state_and_requests_have_the_shape_of_the_contract() -> None:
             assert state["counters"]["requests_total"] == state["counters"]["requests_done"] == 1
             recent = (await r.http.get("/v1/requests")).json()["recent"]
             assert [(e["id"], e["ended"], e["code"]) for e in recent] == [("one", "done", None)]
-            assert (await r.http.get("/v1/models")).json()["data"][0]["id"] == "tiny"
+            (model,) = (await r.http.get("/v1/models")).json()["data"]
+            assert model["id"] == "tiny" and (await r.http.get("/v1/models/tiny")).json() == model
+            other = await r.http.get("/v1/models/meta/other")
+            assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
             accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
             families = list(parse_openmetrics((await r.http.get("/metrics", headers=accept)).text))
             assert next(f for f in families if f.name == "pd_router_requests").samples[0].value == 1

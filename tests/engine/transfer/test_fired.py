@@ -85,6 +85,47 @@ def test_a_stalled_transfer_ends_at_decodes_deadline_which_is_the_inner_one(
     assert len(lines()) == 1 and fleet.prefill.deadlines.fired() == {}
 
 
+@pytest.mark.parametrize(
+    "wait, left, side, other, peer",
+    [(0, 100, "d1", "p1", "decode/d0"), (90, 30, "p1", "d1", "prefill/p0")],
+)
+def test_the_side_that_is_told_of_it_says_what_it_held(
+    fleet: Fleet,
+    lines: Lines,
+    caplog: pytest.LogCaptureFixture,
+    wait: float,
+    left: float,
+    side: str,
+    other: str,
+    peer: str,
+) -> None:
+    fleet.faults.arm("stall-transfer", count=1)
+    fleet.decode.receiver.request(1, "d1", ADDRESS)
+    prefilled(fleet)
+    fleet.advance(wait)
+    grant(fleet)
+    fleet.drain()
+    fleet.advance(left)
+    fleet.drain()
+    assert [found["request"] for found in lines()] == [side]
+    (told,) = [text for text in caplog.messages if text.startswith("ended_by_peer")]
+    held = f"ended_by_peer room=1 request={other} age="
+    assert told.startswith(held) and f" peer={peer} pages=3 " in told
+    assert " code=kv_transfer_timeout: " in told and "_TIMEOUT=" in told
+
+
+def test_an_abort_is_not_told_as_a_failure(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+    fleet.faults.arm("stall-transfer", count=1)
+    fleet.decode.receiver.request(1, "d1", ADDRESS)
+    grant(fleet)
+    prefilled(fleet)
+    fleet.drain()
+    fleet.decode.receiver.abort(1, "client")
+    fleet.drain()
+    assert ended(fleet) == ("aborted", "aborted")
+    assert not any("ended_by_peer" in text for text in caplog.messages)
+
+
 def test_what_waited_for_pages_and_then_stalled_ends_at_prefills_watchdog(fleet: Fleet, lines: Lines) -> None:
     fleet.faults.arm("stall-transfer", count=1)
     fleet.decode.receiver.request(1, "d1", ADDRESS)

@@ -45,7 +45,8 @@ def test_an_applied_plan_tells_changes_and_counts_what_is_new(capsys: pytest.Cap
 
 
 def _seen(stage: str, waiting_on: str | None, moves: bool | None) -> dict[str, object]:
-    return {"known": True, "stage": stage, "stage_age_s": 40.0, "waiting_on": waiting_on, "moves": moves}
+    told = {"stage": stage, "stage_age_s": 40.0, "waiting_on": waiting_on, "moves": moves}
+    return {"known": True, "still": "", **told}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def _seen(stage: str, waiting_on: str | None, moves: bool | None) -> dict[str, o
         (_seen("running", None, None), "running 40.0 s"),
         (_seen("transferring", "done", False), "transferring 40.0 s, waiting on done, no progress"),
         (_seen("transferring", "done", True), "transferring 40.0 s, waiting on done"),
-        ({"known": False}, "does not know it 3.1 s"),
+        ({"known": False, "still": ""}, "does not know it 3.1 s"),
         (None, "does not answer"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pdctl.adapters.traces import Event, Traces
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import before, said_in
+from pdctl.diagnose.lives import before, past, said_in
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 _NAMED = (
@@ -46,7 +46,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     it.
     """
     for party in facts.parties:
-        events = list(party.traces.of("nixl.backend_error"))
+        events = [e for e in party.traces.of("nixl.backend_error") if not past(party, e)]
         if not events:
             continue
         traces = party.traces

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import EngineView, Facts, Party, RouterView
-from pdctl.diagnose.lives import died, kernel_killed, signal_of
+from pdctl.diagnose.facts import EngineView, Facts, Party
+from pdctl.diagnose.lives import died, kernel_killed, of_its_end, signal_of
 from pdctl.diagnose.progress import stall
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
-from pdctl.facts.missing import Missing, known
+from pdctl.facts.missing import known
 
 _OURS = re.compile(r"python|sglang|vllm|engine|worker|trtllm|ray|dynamo|router|mooncake|lmcache|pdctl", re.I)
 _RECENT = 3600.0
@@ -39,8 +39,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     counts.
     """
     for party in facts.parties:
-        lines = [e for e in kernel_killed(facts, party) if _may_be(party, e)]
-        own = list(party.traces.of("process.oom_killed"))
+        lines = kernel_killed(facts, party)
+        own = [e for e in lines if e.party == party.name]
         if not own and (not lines or signal_of(party.traces) != 9):
             continue
         yield rule.finding(
@@ -59,7 +59,7 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
         lines = [e for e in host.traces.events if e.sign == "kernel.oom_kill"]
         here = [p for p in facts.parties if p.member.host == host.name]
         lines = [e for e in lines if _OURS.search(e.values.get("name", "")) and _recent(e, facts.at)]
-        lines = [e for e in lines if not here or any(_may_be(p, e) for p in here)]
+        lines = [e for e in lines if not here or any(of_its_end(p, e) for p in here)]
         if not lines or any(signal_of(p.traces) == 9 for p in here):
             continue
         victims = listed(dict.fromkeys(e.values["name"] for e in lines if e.values.get("name")))
@@ -72,31 +72,6 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
             since=since(lines),
             severity=_gravity(here),
         )
-
-
-_AFTER = 300.0  # seconds in which an end is noticed and a new life begins
-
-
-def _may_be(party: Party, event: Event) -> bool:
-    """Its end, where one is known, came with that line; a life that began long after it is not concerned."""
-    unit, seen = party.member.unit, party.traces
-    if event.at is None:
-        return True
-    if known(unit) and (unit.state == "absent" or unit.exit == 0):
-        return False  # nobody killed it
-    if known(unit) and unit.state != "running":
-        return unit.since is None or abs(unit.since - event.at) < _AFTER
-    begun = unit.started_at if known(unit) else seen.started_at or _told(party)
-    return begun is None or begun < event.at + _AFTER
-
-
-def _told(party: Party) -> float | None:
-    """When it says itself that it began."""
-    if not isinstance(party, EngineView | RouterView):
-        return None
-    state = party.state
-    at = state.started_at if not isinstance(state, Missing) else state
-    return at if known(at) else None
 
 
 def _gravity(here: list[Party]) -> Severity | None:

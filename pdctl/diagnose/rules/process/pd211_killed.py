@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import end_in_words, kernel_killed, signal_of
+from pdctl.diagnose.lives import end_in_words, kernel_killed, past, signal_of
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 
@@ -31,13 +31,16 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for party in facts.parties:
         if signal_of(party.traces) != 9 or kernel_killed(facts, party):
             continue
+        # The life that runs now was not killed: why it began is PD204's.
+        if party.traces.ended is None and all(past(party, e) for e in party.traces.of("process.unit_ended")):
+            continue
         name = party.name
         yield rule.finding(
             name,
             f"{name} was killed and nothing says by whom.",
             [
                 f"{name}: {end_in_words(party.traces)}",
-                "no OOM line in what is shown of its host's kernel log",
+                "no OOM line of that time in what is shown of its host's kernel log",
             ],
             f"pdctl logs {name}",
             hypotheses=[

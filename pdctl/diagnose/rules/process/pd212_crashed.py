@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import before, end_in_words, gravity, said_in, signal_of
+from pdctl.diagnose.lives import before, end_in_words, gravity, of_its_end, past, said_in, signal_of
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 _NATIVE = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
@@ -30,7 +30,7 @@ def _hypotheses(number: int | None, name: str) -> list[Hypothesis]:
 
 def _asserted(party: Party) -> list[Hypothesis]:
     """A library that ends itself says which of its own limits was passed."""
-    lines = list(party.traces.of("process.assertion"))
+    lines = _now(party, "process.assertion")
     if not lines:
         return []
     return [
@@ -47,7 +47,7 @@ _ANY = re.compile(r"^lib(?:ucs|c|pthread|stdc\+\+|gcc_s|python[\d.]*)\b")
 
 def _innermost(party: Party) -> list[Hypothesis]:
     """The library that the frames of the crash name, and how to do without it."""
-    frames = [e for e in party.traces.of("process.frame") if not _ANY.match(e.values["library"])]
+    frames = [e for e in _now(party, "process.frame") if not _ANY.match(e.values["library"])]
     if not frames:
         return []
     library, function = frames[0].values["library"], frames[0].values["function"]
@@ -64,12 +64,19 @@ def _first_words(party: Party, lines: list[Event]) -> list[Event]:
     return before(party, lines[0])[-3:] if lines and lines[0].party == party.name else []
 
 
+def _now(party: Party, *signs: str) -> list[Event]:
+    """Its lines that are not of an earlier life than the last."""
+    return [e for e in party.traces.of(*signs) if not past(party, e)]
+
+
 def _number(party: Party) -> int | None:
     number = signal_of(party.traces)
-    if number in _NATIVE:
+    ends = party.traces.ended is not None or _now(party, "process.unit_ended")
+    if number in _NATIVE and ends:
         return number
-    said = " ".join(e.values.get("what", "") for e in party.traces.of("process.signal")).lower()
-    if not said and not any(party.traces.of("process.signal")):
+    lines = _now(party, "process.signal")
+    said = " ".join(e.values.get("what", "") for e in lines).lower()
+    if not lines:
         return None
     return 7 if "bus" in said else 6 if "abort" in said else 11
 
@@ -93,7 +100,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         host = facts.host(party.member.host)
         kernel = [e for e in host.traces.events if e.sign == "kernel.segfault"] if host else []
-        lines = [*party.traces.of("process.assertion"), *party.traces.of("process.signal"), *kernel]
+        kernel = [e for e in kernel if of_its_end(party, e)]
+        lines = [*_now(party, "process.assertion"), *_now(party, "process.signal"), *kernel]
         said = _first_words(party, lines)
         how = end_in_words(party.traces) if signal_of(party.traces) else f"ended by {_NATIVE[number]}"
         yield rule.finding(

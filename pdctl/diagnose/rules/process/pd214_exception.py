@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted
-from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import before, died, echoes, fatal, gravity, raised, said_in, told
+from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.lives import before, died, echoes, fatal, gravity, past, raised, runs, said_in, told
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.rules.process.pd226_error_lines import skew
+from pdctl.diagnose.words import span
 
 
 def _said_before(above: Sequence[Event]) -> list[Hypothesis]:
@@ -21,6 +22,27 @@ def _said_before(above: Sequence[Event]) -> list[Hypothesis]:
             "search for that line with the version; read what stands around it",
         )
     ]
+
+
+def _ended(party: Party, event: Event) -> bool:
+    """An exception of a life that still runs ended nothing, unless a line says that a process died of it."""
+    if past(party, event) or not runs(party):
+        return True
+    signs = ("process.fatal", "process.signal", "process.unit_ended")
+    return any(not past(party, e) for e in party.traces.of(*signs))
+
+
+def _note(rule: Rule, facts: Facts, party: Party, event: Event) -> Finding:
+    """An end that is over: neither a cause nor an effect of what fails now."""
+    when = f", {span(facts.at - event.at)} ago" if event.at is not None else ""
+    return rule.finding(
+        party.name,
+        f"An earlier life of {party.name} ended with {told(event).rstrip('.')}{when}.",
+        quoted([event]),
+        f"pdctl logs {party.name}",
+        since=event.at,
+        severity=Severity.INFO,
+    )
 
 
 @rule(
@@ -43,13 +65,14 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What to do: read the lines above the traceback; the class and the message are what to search for,
     together with the version.
     """
-    ends = []
     for party in facts.parties:
         event = fatal(party.traces) if died(party) else None
-        if event is not None:
-            ends.append((party, event))
-    for party, event in ends:
-        others = [e for e in raised(party.traces) if e is not event]
+        if event is None or not _ended(party, event):
+            continue
+        if past(party, event):
+            yield _note(rule, facts, party, event)
+            continue
+        others = [e for e in raised(party.traces) if e is not event and not past(party, e)]
         # It only says that another process ended: whatever ended one may be that.
         echo = echoes(event)
         if echo and any(party.traces.of("watchdog.fired", "collective.timeout")):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import died, fatal
+from pdctl.diagnose.lives import died, fatal, past
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 
 
@@ -25,7 +25,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     build names, and compare `pip freeze` with a host that works.
     """
     for party in facts.parties:
-        lines = list(party.traces.of("process.no_library"))
+        lines = [e for e in party.traces.of("process.no_library") if not past(party, e)]
         cause = fatal(party.traces)
         if not lines or not died(party) or (cause and all(e.where != cause.where for e in lines)):
             continue  # an optional backend, and it ended of something else

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.lives import past
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 
@@ -22,7 +23,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What to do: see who holds it before you lower the share.
     """
     for party in facts.parties:
-        lines = list(party.traces.of("process.gpu_memory_taken"))
+        lines = [e for e in party.traces.of("process.gpu_memory_taken") if not past(party, e)]
         if not lines:
             continue
         values = lines[-1].values

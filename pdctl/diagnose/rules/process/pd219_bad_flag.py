@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import died
+from pdctl.diagnose.lives import died, past
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 
 
@@ -22,7 +22,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for.
     """
     for party in facts.parties:
-        lines = list(party.traces.of("process.bad_flag"))
+        lines = [e for e in party.traces.of("process.bad_flag") if not past(party, e)]
         if not lines or not died(party):
             continue
         version = f" {party.traces.version}" if party.traces.version else ""

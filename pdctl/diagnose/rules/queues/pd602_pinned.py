@@ -37,10 +37,17 @@ def _ends(facts: Facts, entry: Entry) -> str:
     return min(ends)[1] if ends else ""
 
 
+def _pages(e: Entry) -> str:
+    """Each leg's own: the two are different pages, on different engines."""
+    sides = ((e.prefill, e.prefill_pages), (e.decode, e.decode_pages))
+    told = [f"{count(pages, 'page')} on {name}" for name, pages in sides if pages is not None]
+    return "; " + ", ".join(told) if told else ""
+
+
 def _line(facts: Facts, e: Entry) -> str:
     waits = f", waiting on {e.waiting_on}" if e.waiting_on else ""
     return (
-        f"{e.id} room {e.room}: {e.stage} on {e.holder} for {span(e.stage_age)}{waits}, {e.pages} pages; "
+        f"{e.id} room {e.room}: {e.stage} on {e.holder} for {span(e.stage_age)}{waits}{_pages(e)}; "
         + e.why
         + _ends(facts, e)
     )
