@@ -9,7 +9,7 @@ from typing import Any
 
 from pdctl import contracts
 from pdctl.adapters.endpoints import Server
-from pdctl.diagnose.facts import Suppression
+from pdctl.diagnose.facts import HalfWay, Suppression
 from pdctl.errors import ConfigError
 from pdctl.facts.missing import Missing
 
@@ -46,7 +46,8 @@ class Skipped:
 @dataclass(frozen=True)
 class Manifest:
     """`samples` are the times of both samples (Unix seconds), `gap` what lay between them, `since` how many
-    seconds of logs were asked for, `run` the words of who holds the fleet's lock, "" for nobody.
+    seconds of logs were asked for, `run` the words of who holds the fleet's lock, "" for nobody; `half_way`
+    is the newest run when it is a co-restart that was not ended.
     """
 
     pdctl: str
@@ -57,6 +58,7 @@ class Manifest:
     asked: tuple[Asked, ...]
     skipped: tuple[Skipped, ...]
     pseudonyms: bool = False
+    half_way: HalfWay | None = None
 
     @property
     def at(self) -> float:
@@ -75,6 +77,7 @@ class Manifest:
             "since": self.since,
             "pseudonyms": self.pseudonyms,
             "run": _said(self.run),
+            "half_way": asdict(self.half_way) if self.half_way else None,
             "asked": [asdict(a) for a in self.asked],
             "skipped": [asdict(s) for s in self.skipped],
         }
@@ -154,6 +157,7 @@ def read_manifest(text: str) -> Manifest:
         asked=tuple(Asked(**{k: a[k] for k in Asked.__dataclass_fields__}) for a in d["asked"]),
         skipped=tuple(Skipped(s["of"], s["name"], s["why"]) for s in d["skipped"]),
         pseudonyms=d["pseudonyms"],
+        half_way=HalfWay(**d["half_way"]) if d.get("half_way") else None,
     )
 
 

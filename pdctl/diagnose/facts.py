@@ -186,6 +186,17 @@ class Change:
 
 
 @dataclass(frozen=True)
+class HalfWay:
+    """The newest run, where it is a co-restart of `cell` that was not ended; `state`: failed, interrupted or
+    died.
+    """
+
+    run: str
+    cell: str
+    state: str
+
+
+@dataclass(frozen=True)
 class Suppression:
     """[[suppress]] of the fleet file: findings `code` that touch nothing but `subject` (a pattern, as of file
     names) do not count before then (Unix seconds): the end of its last day.
@@ -220,7 +231,8 @@ class HostView:
 @dataclass(frozen=True)
 class Facts:
     """`at` is when the second sample was taken (Unix seconds). `run` is the living run or person that holds
-    the fleet's lock, as words; "" when nobody does. `tallies` and `changes` are what somebody told,
+    the fleet's lock, as words; "" when nobody does. `half_way` is of the journal of the machine that asked.
+    `tallies` and `changes` are what somebody told,
     `said` what they said of answers in their own words; `unread` are (document, why it was not read).
     """
 
@@ -231,6 +243,7 @@ class Facts:
     router: RouterView | Missing
     hosts: tuple[HostView, ...] = ()
     run: str | Missing = field(default_factory=lambda: Missing("the lock was not looked at"))
+    half_way: HalfWay | None = None
     others: tuple[OtherView, ...] = ()
     tallies: tuple[Tally, ...] = ()
     changes: tuple[Change, ...] = ()

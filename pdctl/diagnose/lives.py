@@ -8,7 +8,7 @@ from pdctl.adapters.traces import Event, Traces
 from pdctl.diagnose.facts import EngineView, Facts, Party, RouterView
 from pdctl.diagnose.progress import moves
 from pdctl.diagnose.rule import Severity
-from pdctl.facts.missing import known
+from pdctl.facts.missing import Missing, known
 from pdctl.facts.unit import meaning
 
 # Echoes of an older exception in another process, and ends that somebody asked for.
@@ -241,5 +241,5 @@ def _told_start(party: Party) -> float | None:
     if not isinstance(party, EngineView | RouterView):
         return None
     state = party.state
-    at = state.started_at if known(state) else None
-    return at if at is not None and known(at) else None
+    at = state.started_at if not isinstance(state, Missing) else state
+    return at if known(at) else None

@@ -6,6 +6,7 @@ Works while everything is broken: every probe has its own deadline, and what it 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pdctl.adapters.picture import Reach
 from pdctl.bundle.documents import Documents
 from pdctl.bundle.manifest import FLEET, MANIFEST, Manifest
 from pdctl.bundle.scrub import scrub
+from pdctl.diagnose.facts import HalfWay
 from pdctl.errors import PdctlError
 from pdctl.facts.missing import Missing
 from pdctl.fleet.model import Engine, Router
@@ -27,6 +29,7 @@ from pdctl.flows.collect.servers import page, server
 from pdctl.flows.context import Context
 from pdctl.flows.foreign import authorization
 from pdctl.remote.fanout import begin
+from pdctl.remote.journal_read import UNFINISHED, list_runs
 
 LOCK_DEADLINE = 5.0
 # Two samples this far apart let a rule see steps, tokens and bytes move.
@@ -74,6 +77,7 @@ async def _collect(ctx: Context, gap: float, wanted: Wanted) -> Documents:
         seconds=round(time.monotonic() - began, 3),
         since=wanted.since,
         run=run,
+        half_way=_half_way(ctx),
         asked=tuple(whole.asked),
         skipped=tuple(whole.skipped),
     )
@@ -109,6 +113,17 @@ def _samples(whole: Collection, started: float, gap: float) -> tuple[float, floa
     second = [a.at for a in whole.asked if a.sample == 2 and a.outcome == Reach.OK]
     begin = min(first, default=round(started, 3))
     return begin, max(second, default=round(begin + gap, 3))
+
+
+def _half_way(ctx: Context) -> HalfWay | None:
+    """The newest run of this machine's journal, when it is a co-restart that was not ended."""
+    try:
+        runs = [r for r in list_runs(ctx.fleet.paths.journal, 20) if not r.command.startswith("abort ")]
+    except (PdctlError, OSError, sqlite3.Error):
+        return None  # a journal that cannot be read is no reason not to look at the fleet
+    if not runs or runs[0].state not in UNFINISHED or runs[0].again[:2] != ("restart", "--co"):
+        return None
+    return HalfWay(runs[0].id, runs[0].again[2], runs[0].state)
 
 
 async def _run(ctx: Context) -> str | Missing:

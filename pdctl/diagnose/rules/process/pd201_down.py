@@ -37,7 +37,6 @@ _DOUBTS = (
         "journalctl -u UNIT or kubectl describe pod, and dmesg, at that minute",
     ),
 )
-_HALF = "the router holds admissions or has cordoned it: a co-restart stopped half way"
 
 
 def _remedy(unit: Unit, name: str, half_way: str) -> str:
@@ -49,14 +48,27 @@ def _remedy(unit: Unit, name: str, half_way: str) -> str:
     return f"pdctl logs {name}" if unit.exit in (2, 73, 74) else f"pdctl restart {name}"
 
 
-def _half_way(facts: Facts, view: EngineView | RouterView, unit: Unit) -> str:
-    """The cell of an engine that was stopped on purpose while the router holds it back, else ""."""
+def _held_back(facts: Facts, view: EngineView | RouterView, unit: Unit) -> str:
+    """How the router holds back an engine that was stopped on purpose, as words; "" when it does not."""
     router = facts.router_state
-    if not known(router):
+    if not known(router) or unit.wanted or not isinstance(view, EngineView):
         return ""
+    if router.admission == "held":
+        return "the router holds admissions"
     # Cordoned instead of held where other cells serve.
-    held = router.admission == "held" or any(e.cordoned for e in router.engines if e.instance == view.name)
-    return view.member.cell if held and not unit.wanted and isinstance(view, EngineView) else ""
+    cordoned = any(e.cordoned for e in router.engines if e.instance == view.name)
+    return "the router has cordoned it" if cordoned else ""
+
+
+def _who(facts: Facts, cell: str) -> tuple[str, str]:
+    """(the co-restart that stopped an engine of the cell, how its run ended or goes on), as words."""
+    if known(facts.run) and facts.run:
+        return "", f"the fleet's lock: {facts.run}; a co-restart may be under way"
+    half = facts.half_way
+    if half is not None and half.cell == cell:
+        how = {"failed": "failed", "died": "died"}.get(half.state, "was interrupted")
+        return f"run {half.run} (pdctl restart --co {cell}) {how}", f"pdctl history {half.run}: {half.state}"
+    return f"a co-restart of cell {cell} stopped half way", "nothing that runs will go on with it"
 
 
 def _asked(facts: Facts, name: str, unit: Unit) -> bool:
@@ -79,14 +91,19 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
         evidence = [f"unit state {unit.state}{since}", *ended, *asked]
         if unit.reason:
             evidence.insert(1, unit.reason)
-        half_way = _half_way(facts, view, unit)
-        if half_way:
-            evidence.append(_HALF)
+        held = _held_back(facts, view, unit)
+        half_way = view.member.cell if held else ""
         # Stopped on purpose is a person's decision: worth saying, not an emergency.
         severity = Severity.ERROR if unit.wanted else Severity.WARNING
         if _asked(facts, name, unit):
             severity = Severity.INFO
         said = f"{name} {words}{since}{tail}."
+        if held:
+            run, how = _who(facts, half_way)
+            evidence += [held, how]
+            if run:
+                said = f"{run[0].upper()}{run[1:]}: {name} is stopped{since} and {held}."
+                severity = Severity.ERROR  # nobody decided that it stays so
         remedy = _remedy(unit, name, half_way)
         told = view.traces.kind == "bundled" or unit.exit in ENGINE_EXITS
         doubts = _DOUBTS if unit.state == "failed" and unit.exit is not None and not told else ()
@@ -114,9 +131,12 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
 
     What else it could be: a port that is open and silent is a frozen process (PD202); no reply at all to
     the connect is the host or the network (PD301); one that keeps coming back is a crash loop (PD203).
+    One that was stopped on purpose while the router holds admissions, or holds it back, is a co-restart
+    that stopped half way: `pdctl history` names the run.
 
     What to do: read the last lines of its log (`pdctl logs NAME`), mend what the exit code names, and
-    `pdctl restart NAME`. Requests on its edges fail at once by name; nothing else needs a restart.
+    `pdctl restart NAME`. Requests on its edges fail at once by name; nothing else needs a restart. After
+    a co-restart that stopped half way, `pdctl restart --co CELL` begins from what is true now.
     """
     views: list[EngineView | RouterView] = [*facts.engines]
     if known(facts.router):

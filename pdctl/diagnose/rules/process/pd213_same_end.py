@@ -72,9 +72,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What it looks like: the same last exception after every start, an uptime shorter than the loading of the
     model, a restart count that climbs. Without back-off the loop itself eats the host: memory, disk, sshd.
 
-    What else it could be: different ends each time are load or hardware. An end after hours of work is a
-    leak or a fault, not this. The exception itself is the cause to mend; when another rule names it, that
-    one leads.
+    What else it could be: different ends each time are load or hardware, and no loop: exception and exit
+    must be the same for several lives, the last one too. An end after hours of work is a leak or a fault,
+    not this. The exception itself is the cause to mend; when another rule names it, that one leads.
 
     What to do: stop the restarts first (`systemctl stop`, `docker update --restart=no`), mend what the
     exception names, and give the unit a start limit and a back-off.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import died
+from pdctl.diagnose.lives import died, past
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 
 
@@ -31,7 +31,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     tokens of one prefill step (--chunked-prefill-size, --max-num-batched-tokens).
     """
     for party in facts.parties:
-        lines = list(party.traces.of("memory.oom"))
+        lines = [e for e in party.traces.of("memory.oom") if not past(party, e)]
         if not lines or not died(party) or not any("CUDA" in e.line or "HIP" in e.line for e in lines):
             continue
         yield rule.finding(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import died, fatal
+from pdctl.diagnose.lives import died, fatal, past
 from pdctl.diagnose.progress import moves
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import count
@@ -66,7 +66,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What to do: search for the oldest line together with the version. It is the first error that counts.
     """
     for party in facts.parties:
-        lines = _unknown(party)
+        lines = [e for e in _unknown(party) if not past(party, e)]
         dead = died(party)
         if not lines or (dead and fatal(party.traces)) or party.traces.ended in (0, 143, -15):
             continue

@@ -26,7 +26,7 @@ def _router(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if limit:
             lines.append(f"a held request fails after {limit.value:g} s")
         # With an engine stopped the co-restart has to go on, and PD201 says so.
-        stopped = any(known(m.unit) and m.unit.state == "stopped" for m in facts.members())
+        stopped = [m.name for m in facts.members() if known(m.unit) and m.unit.state == "stopped"]
         left = known(facts.run) and not facts.run and age > _MOMENT and not stopped
         if known(facts.run):
             lines.append(f"the fleet's lock: {facts.run or 'nobody has it, so no run will end the hold'}")
@@ -36,6 +36,7 @@ def _router(rule: Rule, facts: Facts) -> Iterator[Finding]:
             f"The router holds admissions since {span(age)}; {waiting}.",
             lines,
             "pdctl resume",
+            touches=[facts.router.name, *stopped],
             severity=Severity.WARNING if long else Severity.INFO,
             since=facts.at - age,
         )
@@ -47,7 +48,7 @@ def _router(rule: Rule, facts: Facts) -> Iterator[Finding]:
             )
 
 
-@rule("PD604", "admission held or drain left behind", Severity.WARNING, ["engine.reach"])
+@rule("PD604", "admission held or drain left behind", Severity.WARNING, ["engine.reach"], echo_of=["PD201"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """Admissions are held, or an engine is drained, and nothing that would end it is in progress.
 

@@ -1,0 +1,168 @@
+"""What ended an earlier life is no cause of what fails now, and three ends are not three times the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pdctl.adapters.picture import Reach
+from pdctl.adapters.signs import TABLE
+from pdctl.adapters.traces import HostTraces, Traces
+from pdctl.bundle.documents import Documents
+from pdctl.bundle.manifest import Manifest, read_manifest
+from pdctl.bundle.read import facts_of
+from pdctl.diagnose.facts import Facts, HalfWay
+from pdctl.diagnose.report import make
+from pdctl.diagnose.rule import Finding, Severity
+from pdctl.facts.unit import Unit
+from pdctl.flows.collect.run import _half_way
+from pdctl.remote.journal import Call, Journal
+
+AT = 1_700_000_000.0
+BEGUN = "2026-11-30 09:0{0}:00 [keeper] decode-0 started as pid {0}00\n"
+RAISED = "2026-11-30 09:0{}:50,000 ERROR stepped\nTraceback (most recent call last):\nRuntimeError: {}\n"
+ENDED = "2026-11-30 09:0{}:55 [keeper] decode-0: ended {}\n"
+SAME = "no room for 7 pages"
+
+
+def lives(*ends: tuple[str, str]) -> str:
+    """A log of one life for each (exception, how the keeper saw it end)."""
+    text = ""
+    for number, (raised, how) in enumerate(ends, 1):
+        text += BEGUN.format(number) + "all is well\n" * 9
+        text += RAISED.format(number, raised) if raised else ""
+        text += ENDED.format(number, how) if how else ""
+    return text
+
+
+def found(facts: Facts, code: str) -> list[Finding]:
+    return [p.finding for p in make(facts, 1.0).verdict.findings if p.finding.code == code]
+
+
+def told(log: str, table: str) -> Facts:
+    head = 'at = 2026-11-30T09:10:00Z\n[parties.decode-0]\nkind = "bundled"\nrole = "decode"\n'
+    return facts_of(Documents("b", {"bundle.toml": head + table, "decode-0.log": log}), AT)
+
+
+OWN, KILL, RANK, FROZE = "with exit code 70", "by signal 9", "with exit code 71", "with exit code 72"
+
+
+@pytest.mark.parametrize(
+    ("ends", "table", "loops"),
+    [
+        ([(SAME, OWN)] * 4, "exit = 70\nrestarts = 3", True),
+        ([(SAME, OWN)] * 2, "exit = 70\nrestarts = 35", True),  # the log shows the last two of many
+        ([(SAME, OWN)] * 3 + [(SAME, "")], 'state = "running"\nhealth = "refused"\nrestarts = 3', True),
+        ([(SAME, OWN)], "exit = 70\nrestarts = 3", False),
+        ([(SAME, RANK), ("", KILL), ("", FROZE)], "exit = 72\nrestarts = 3", False),
+        ([(SAME, RANK), (SAME, KILL), (SAME, FROZE)], "exit = 72\nrestarts = 3", False),
+        ([(SAME, OWN)] * 3 + [("", KILL)], "exit = -9\nrestarts = 3", False),  # the last is another
+        ([(SAME, OWN)] * 4, "exit = 0\nrestarts = 3", False),
+        ([(SAME, OWN)] * 4, "exit = 143\nrestarts = 3", False),
+    ],
+)
+def test_only_the_same_end_of_several_lives_is_the_same(
+    ends: list[tuple[str, str]], table: str, loops: bool
+) -> None:
+    assert bool(found(told(lives(*ends), table), "PD213")) == loops
+
+
+def test_a_unit_that_is_not_wanted_or_was_started_by_hand_is_in_no_loop(scene: Any) -> None:
+    log = lives(*[(SAME, OWN)] * 4, ("", ""))
+    for wanted, by, loops in ((True, "supervisor", 1), (False, "supervisor", 0), (True, "hand", 0)):
+        unit = Unit("decode-0", "running", wanted, 500, 70, 4, AT - 20, AT - 20, started_by=by)
+        scene.units["decode-0"] = unit
+        events = TABLE.scan(log, "decode-0", "decode-0/log.txt")
+        assert len(found(with_traces(scene.facts(), Traces(events=events, restarts=4)), "PD213")) == loops
+
+
+def with_traces(facts: Facts, traces: Traces, **over: Any) -> Facts:
+    engines = tuple(replace(e, traces=traces) if e.name == "decode-0" else e for e in facts.engines)
+    return replace(facts, engines=engines, **over)
+
+
+@pytest.mark.parametrize(
+    ("ends", "table", "severity"),
+    [
+        ([(SAME, OWN)], "exit = 70", Severity.ERROR),
+        ([("", KILL), (SAME, OWN)], "exit = 70\nrestarts = 1", Severity.ERROR),
+        ([(SAME, OWN), ("", KILL)], "exit = -9\nrestarts = 1", Severity.INFO),
+        ([(SAME, OWN), ("", "")], 'state = "frozen"\nhealth = "timed out"\nrestarts = 1', Severity.INFO),
+        ([("", KILL), (SAME, "")], 'state = "running"\nhealth = "ok"\nrestarts = 1', None),  # survived
+    ],
+)
+def test_an_exception_counts_for_the_life_that_it_ended(
+    ends: list[tuple[str, str]], table: str, severity: Severity | None
+) -> None:
+    facts = told(lives(*ends), table)
+    notes = found(facts, "PD214")
+    assert [n.severity for n in notes] == ([] if severity is None else [severity])
+    if severity is Severity.INFO:
+        assert "earlier life" in notes[0].summary and "ago" in notes[0].summary
+        placed = [p for p in make(facts, 1.0).verdict.findings if p.finding.code == "PD214"]
+        assert placed[0].caused_by is None and placed[0].finding.role != "effect"
+
+
+def test_a_log_without_lives_is_told_by_the_start_of_the_process() -> None:
+    log = RAISED.format(1, SAME) + "EngineCore died unexpectedly\n"
+    now = 'state = "running"\nhealth = "timed out"\nrestarts = 1\nstarted = 2026-11-30T09:0{}:00Z\n'
+    assert [f.severity for f in found(told(log, now.format(5)), "PD214")] == [Severity.INFO]
+    assert [f.severity for f in found(told(log, now.format(1)), "PD214")] == [Severity.ERROR]
+
+
+def test_a_kill_of_today_is_not_hidden_by_the_kernels_line_of_yesterday(scene: Any) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "failed", True, None, -9, 0, AT - 20)
+    line = "Out of memory: Killed process 77 (python) total-vm:1kB, anon-rss:1kB"
+    for ago, code in ((86400.0, "PD211"), (25.0, "PD210")):
+        events = TABLE.scan(line, "", "hosts/local/dmesg.txt")
+        events = tuple(replace(e, at=AT - ago) for e in events)
+        assert [e.sign for e in events] == ["kernel.oom_kill"]
+        view = replace(scene.facts().hosts[0], traces=HostTraces(events=events))
+        facts = with_traces(scene.facts(), Traces(ended=-9), hosts=(view,))
+        assert make(facts, 1.0).verdict.findings[0].finding.code == code
+
+
+def test_a_crash_of_an_earlier_life_is_not_the_end_of_this_one() -> None:
+    crash = BEGUN.format(1) + "Fatal Python error: Segmentation fault\n" + ENDED.format(1, "by signal 11")
+    frozen = 'state = "frozen"\nhealth = "timed out"\nrestarts = 1'
+    assert found(told(crash, "exit = -11"), "PD212")
+    assert not found(told(crash + BEGUN.format(2), frozen), "PD212")
+
+
+def test_an_interrupted_co_restart_leads_by_its_name(scene: Any) -> None:
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 3, AT - 20)
+    scene.router |= {"admission": "held", "held": 2, "hold_age_s": 90.0}
+    events = TABLE.scan(lives((SAME, RANK), ("", KILL), ("", FROZE)), "decode-0", "decode-0/log.txt")
+    traces = Traces(events=events, ended=0, restarts=3)
+    facts = with_traces(scene.facts(), traces, half_way=HalfWay("r7k2", "a", "interrupted"))
+    verdict = make(facts, 1.0).verdict
+    lead = verdict.findings[0].finding
+    assert (lead.code, lead.severity, lead.remedy) == ("PD201", Severity.ERROR, "pdctl restart --co a")
+    assert "Run r7k2" in lead.summary and "interrupted" in lead.summary and "holds admissions" in lead.summary
+    held = [p for p in verdict.findings if p.finding.code == "PD604"]
+    assert [p.caused_by for p in held] == [0]
+    scene.run = "restart --co a by op@here"
+    under_way = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert under_way.severity is Severity.WARNING and "under way" in " ".join(under_way.evidence)
+
+
+def test_the_journal_tells_of_a_co_restart_that_was_not_ended(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.db"
+    ctx: Any = SimpleNamespace(fleet=SimpleNamespace(paths=SimpleNamespace(journal=journal)))
+    assert _half_way(ctx) is None, "there is no journal yet"
+    call = Call("restart --co a", ("restart", "--co", "a", "--yes"))
+    with pytest.raises(KeyboardInterrupt), Journal(journal, call, "r1"):
+        raise KeyboardInterrupt
+    half = _half_way(ctx)
+    assert half == HalfWay("r1", "a", "interrupted")
+    manifest = Manifest("0.1", (AT - 1.0, AT), 1.0, 1800.0, "", (), (), half_way=half)
+    assert read_manifest(manifest.to_json()) == manifest
+    with Journal(journal, call, "r2"):
+        pass
+    assert _half_way(ctx) is None, "a later run has seen to it"
