@@ -116,7 +116,10 @@ def test_no_write_lands_in_a_page_that_was_given_up(engine: Callable[..., Engine
 def test_a_quiet_that_comes_too_early_is_caught(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control: prefill calls a room quiet at its end, without asking its ranks."""
+    """The control: prefill calls a room quiet at its end, without asking its ranks.
+
+    Whether a late write then meets a page in use is chance, and on a busy machine less often.
+    """
     real = Sender._end
 
     def end(self: Sender, entry: object, *args: object, **kwargs: object) -> bool:
@@ -124,5 +127,10 @@ def test_a_quiet_that_comes_too_early_is_caught(
         return real(self, entry, *args, **kwargs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Sender, "_end", end)
-    _, decode = storm(engine, rooms=60, delay=0.2)
-    assert any("written while it was free" in v or "other content" in v for v in decode["violations"])  # type: ignore[attr-defined]
+    violations: list[str] = []
+    for _ in range(4):
+        _, decode = storm(engine, rooms=60, delay=0.2)
+        violations += decode["violations"]  # type: ignore[arg-type]
+        if any("written while it was free" in v or "other content" in v for v in violations):
+            return
+    pytest.fail(f"the promise was broken and nobody saw it: {violations}")

@@ -67,7 +67,8 @@ def _who(facts: Facts, cell: str) -> tuple[str, str]:
     half = facts.half_way
     if half is not None and half.cell == cell:
         how = {"failed": "failed", "died": "died"}.get(half.state, "was interrupted")
-        return f"run {half.run} (pdctl restart --co {cell}) {how}", f"pdctl history {half.run}: {half.state}"
+        record = f"run {half.run}: {half.state}; see pdctl history {half.run}"
+        return f"run {half.run} (pdctl restart --co {cell}) {how}", record
     return f"a co-restart of cell {cell} stopped half way", "nothing that runs will go on with it"
 
 
