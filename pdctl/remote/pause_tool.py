@@ -68,15 +68,20 @@ def settle(verb: str, ask: Entry, kept: Entry, at: Entry) -> tuple[Entry, Entry]
 
 
 def read(path: str) -> Entry:
-    """A torn file is no pause: it is written whole or not at all, so somebody else wrote it."""
+    """OSError where it cannot be read. A torn file is a pause: nobody can tell that there was none."""
     try:
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
         pause = found["pause"]
         whole = pause is None or all(k in pause for k in ("by", "reason", "seconds", "since", "boot", "up"))
-        return found if whole else {"pause": None}
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return {"pause": None}
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if whole:
+        return found
+    said = {"by": "a torn file", "reason": path + " cannot be read", "seconds": None}
+    return {"pause": dict(said, since=os.path.getmtime(path), boot="", up=0.0)}
 
 
 def act(verb: str, ask: Entry) -> Entry:

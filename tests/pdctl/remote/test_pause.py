@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from pdctl.errors import PdctlError
 from pdctl.fleet.model import Host
 from pdctl.fleet.schema import HostTable
 from pdctl.remote.pause import PauseSwitch
@@ -53,5 +56,14 @@ def test_on_a_real_host_also_when_its_file_is_torn(tmp_path: Path) -> None:
     assert re.fullmatch(r"paused by ann@desk for (2 h|1[12]\d min) more: new disks", found.words())
     assert switch.resume() and not switch.resume()
     switch.pause("ann@desk", "", None)
-    (tmp_path / "root" / "pause").write_text('{"pause": {"by"')
-    assert switch.look()[0] is None
+    file = tmp_path / "root" / "pause"
+    for torn in ('{"pause": {"by"', '{"pause": {"by": "ann"}}', "[]", ""):
+        file.write_text(torn)
+        found, _ = switch.look()
+        assert found is not None and found.left is None, "who cannot tell that nobody paused it does not act"
+        assert found.words() == f"paused by a torn file until `pdctl resume`: {file} cannot be read"
+    assert switch.resume() and switch.look()[0] is None
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(PdctlError, match="Is a directory"):
+        switch.look()
