@@ -1,4 +1,4 @@
-"""Admin verbs of an engine: abort, drain, resume, timeouts, faults."""
+"""Admin verbs of an engine: abort, drain, resume, relink, timeouts, faults."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ class AbortArgs(msgspec.Struct):
 
 class DrainArgs(msgspec.Struct, omit_defaults=True):
     timeout: Seconds | None = None
+
+
+class RelinkArgs(msgspec.Struct):
+    peer: Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class FaultArgs(msgspec.Struct):
@@ -76,6 +80,9 @@ class Admin:
         convert_args(document, NoArgs)
         return await self._tell("resume", {})
 
+    async def relink(self, document: dict[str, Any]) -> dict[str, Any]:
+        return await self._tell("relink", msgspec.to_builtins(convert_args(document, RelinkArgs)))
+
     async def timeouts(self, document: dict[str, Any]) -> dict[str, Any]:
         return await self._tell("timeouts", document)
 
@@ -98,6 +105,7 @@ class Admin:
             self._route("/admin/abort", self.abort),
             self._route("/admin/drain", self.drain),
             self._route("/admin/resume", self.resume),
+            self._route("/admin/relink", self.relink),
             self._route("/admin/timeouts", self.timeouts),
             self._route("/admin/faults", self.faults, drill=True),
         ]

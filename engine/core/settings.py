@@ -38,9 +38,9 @@ def _t(
     return Setting(name, env, default, low, 86400.0, "s", side, live, reason)
 
 
-def _switch(name: str, env: str, default: int, side: str, reason: str) -> Setting:
+def _switch(name: str, env: str, default: int, side: str, reason: str, *, live: bool = True) -> Setting:
     """0 is off, 1 is on."""
-    return Setting(name, env, default, 0.0, 1.0, SWITCH, side, True, reason)
+    return Setting(name, env, default, 0.0, 1.0, SWITCH, side, live, reason)
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -81,6 +81,25 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         "decode",
         "Checksums of a prompt's KV, made and verified. Off, for both sides read all KV once more.",
+    ),
+    Setting(
+        "target_ctas",
+        "PD_DECODE_TARGET_CTAS",
+        65536,
+        1,
+        65536,
+        "CTAs",
+        "both",
+        False,
+        "CTAs of a GPU that decode attention may share a batch's context among; it can only lower them.",
+    ),
+    _switch(
+        "overlap",
+        "PD_MULTI_STREAM_OVERLAP",
+        1,
+        "both",
+        "Work of a step that needs no order runs on several streams of a GPU at once.",
+        live=False,
     ),
     _t("router_total", "PD_ROUTER_TOTAL_TIMEOUT", 600, "router", "One request from admission to its end."),
     _t("router_idle", "PD_ROUTER_IDLE_TIMEOUT", 150, "router", "Silence of both legs of one request."),
@@ -130,12 +149,13 @@ class Effective:
 
 def parse(setting: Setting, text: str, where: str) -> float:
     """The number in `text`, or ConfigError naming `where` (a variable or an admin call)."""
-    what = {SWITCH: "0 or 1", "s": "a number of seconds"}.get(setting.unit, f"a number of {setting.unit}")
+    known = {SWITCH: "0 or 1", "s": "a number of seconds"}
+    what = known.get(setting.unit, f"a whole number of {setting.unit}")
     try:
         value = float(text)
     except ValueError:
         raise ConfigError("bad_value", f"{where}: {text!r} is not {what}.") from None
-    if setting.unit == SWITCH and value not in (0.0, 1.0):
+    if (setting.unit == SWITCH and value not in (0.0, 1.0)) or (setting.unit not in known and value % 1):
         raise ConfigError("bad_value", f"{where}: {value:g} is not {what}.")
     if not setting.low <= value <= setting.high:
         raise ConfigError(

@@ -128,6 +128,11 @@ class Leader:
                 at = seq.since + self.settings["queue"]
                 self.transfer.deadlines.rearm(("queue", seq.request.id), at)
 
+    def relink(self, peer: str) -> dict[str, object]:
+        """Of any thread; see Transfer.relink. `peer` is an instance, or a name that the command line gave."""
+        known = (address for address, name in self.config.peer_names.items() if name == peer)
+        return self.transfer.relink(peer, next(known, peer))
+
     def abort(self, id: str, room: int | None, by: str) -> None:
         self.post(lambda: self._aborted(id, room, by))
 
@@ -284,6 +289,8 @@ def admin(leader: Leader, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         leader.drain(None if timeout is None else float(timeout))
     elif verb == "resume":
         leader.resume()
+    elif verb == "relink":
+        return leader.relink(str(args.get("peer")))
     elif verb == "timeouts":
         leader.settings.set_all(args, time.time())
         leader.timeouts_changed()

@@ -44,7 +44,7 @@ from engine.transfer.layout import layout_name
 
 PUBLISH_INTERVAL = 0.25
 # Verbs that touch no scheduler state answer even while a step runs.
-AT_ONCE = ("timeouts", "faults")
+AT_ONCE = ("relink", "timeouts", "faults")
 
 
 class Workers:

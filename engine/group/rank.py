@@ -24,7 +24,7 @@ from engine.group.messages import EngineConfig, Fatal, Start, ToRank
 from engine.group.outbox import Outbox
 from engine.group.worker import run_worker
 from engine.parallel.comm import Comm
-from engine.runner import ModelRunner
+from engine.runner import ModelRunner, Tuning
 
 PR_SET_PDEATHSIG = 1
 
@@ -36,7 +36,7 @@ def die_with_parent() -> None:
         sys.exit(Exit.RANK_DIED)
 
 
-def load(config: EngineConfig, rank: int) -> ModelRunner:
+def load(config: EngineConfig, settings: Settings, rank: int) -> ModelRunner:
     """This rank's shard and KV pool, in the group's collectives; ModelError when no number comes of it."""
     comm = Comm(rank, config.tp, config.store, config.device)
     runner = ModelRunner(
@@ -48,6 +48,7 @@ def load(config: EngineConfig, rank: int) -> ModelRunner:
         comm=comm,
         page_size=config.page_size,
         pages=config.pages,
+        tuning=Tuning.of(settings, config.max_running),
     )
     runner.prove()
     return runner
@@ -79,7 +80,7 @@ def run_rank(argv: list[str]) -> int:
         settings = Settings.from_env(os.environ)
         beating = (outbox, start.rank, control, settings["rank"])
         threading.Thread(target=beat, args=beating, name="beat", daemon=True).start()
-        runner = load(start.config, start.rank)
+        runner = load(start.config, settings, start.rank)
         if start.rank == 0:
             run_leader(start.config, settings, runner, control, outbox, works)
         else:

@@ -12,6 +12,7 @@ from engine.layers.shard import Comm, Shard
 from engine.models import Llama
 from engine.runner.planning import Planner
 from engine.runner.pool import allocate_pool
+from engine.runner.tuning import Tuning
 from engine.weights import Checkpoint, ModelConfig, model_digest
 from engine.weights.rope import scaled_frequencies
 from kernels.ops.rope import rope_table
@@ -36,6 +37,7 @@ class ModelRunner:
         comm: Comm,
         page_size: int,
         pages: int,
+        tuning: Tuning | None = None,
     ) -> None:
         if dtype not in DTYPES:
             raise ConfigError("bad_value", f"--dtype {dtype} is not one of {', '.join(DTYPES)}.")
@@ -53,7 +55,16 @@ class ModelRunner:
         # Outside inference mode, so that transfers and tests may write into it anywhere.
         local = shard.kv_heads[1] - shard.kv_heads[0]
         self.pool = allocate_pool((pages, local, config.layers, 2, page_size, config.head_dim), kind, where)
-        self._planner = Planner(self.pool, cos.to(where), sin.to(where), self._model.rows, config.vocab_size)
+        tuning = tuning or Tuning()
+        self._planner = Planner(
+            self.pool,
+            cos.to(where),
+            sin.to(where),
+            self._model.rows,
+            config.vocab_size,
+            tuning.workspace(config, shard),
+            tuning.target_ctas,
+        )
         self.shape = Shape(
             layers=config.layers,
             kv_heads=config.kv_heads,

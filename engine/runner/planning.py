@@ -11,17 +11,23 @@ from engine.layers.step import Step
 from kernels.ops.kv_write import kv_rows
 from kernels.ops.paged_decode_attention import DecodePlan, plan_decode
 from kernels.ops.paged_prefill_attention import PrefillPlan, plan_prefill
+from kernels.ops.splits import SplitWorkspace
 
 
 @dataclass(frozen=True)
 class Planner:
-    """`cos` and `sin` are rope tables over every position; `rows` is the least number of rows in a step."""
+    """`cos` and `sin` are rope tables over every position; `rows` is the least number of rows in a step.
+
+    `workspace` is None on a CPU; `target_ctas` is the operator's.
+    """
 
     pool: torch.Tensor
     cos: torch.Tensor
     sin: torch.Tensor
     rows: int
     vocab: int
+    workspace: SplitWorkspace | None = None
+    target_ctas: int | None = None
 
     def plan(self, batch: Batch) -> Step:
         """ValueError for a slice that is empty, past the last position, without its pages or no tokens."""
@@ -69,7 +75,8 @@ class Planner:
         if not slices:
             return None
         lengths = [s.start + 1 for s in slices]
-        return plan_decode(self.pool, [s.pages for s in slices], lengths)
+        pages = [s.pages for s in slices]
+        return plan_decode(self.pool, pages, lengths, self.workspace, self.target_ctas)
 
     def _prefills(self, slices: list[Slice], first: int) -> tuple[tuple[int, int, PrefillPlan], ...]:
         found = []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TypedDict
 
+from engine.core.errors import RequestError
 from engine.core.settings import Settings
 from engine.core.types import FirstToken, Role
 from engine.faults import Faults
@@ -188,6 +189,22 @@ class Transfer:
         doc["link_dropped"] = self._link.dropped if self._link is not None else 0
         return doc
 
+    def relink(self, instance: str, address: str = "") -> dict[str, object]:
+        """Drop the link with one peer and what ranks hold of it, and link anew; decode dials at once.
+
+        Its rooms fail with `peer_lost`. `address` is for a prefill that has never said its name. RequestError
+        for a peer that is not known here. The answer is of the moment before.
+        """
+        lives = [e for e in self._peers.entries() if e.peer.key.instance == instance]
+        was = self._row(lives[-1]) if lives else _unlinked_row(address, "")
+        if self._link is None or not (lives or address in (*self._dials, *self._peers.unlinked())):
+            raise RequestError("unknown_peer", f"This engine knows no {instance}.", 404)
+        for entry in lives:
+            self._link.relink(entry.peer.key)
+        if self.receiver is not None:
+            self._link.demand(str(was["address"]))
+        return {"peer": instance, "linked": was["linked"], "rooms": was["rooms_open"]}
+
     # Events of the link, on its thread.
 
     def connected(self, peer: Peer) -> None:
@@ -210,6 +227,9 @@ class Transfer:
         self._peers.fenced(peer)
         if self.receiver is not None:
             self.receiver.on_peer_fenced(peer)
+
+    def renew(self, peer: PeerKey) -> None:
+        self._peers.renew(peer)
 
     def refused(self, address: str, code: str, message: str) -> None:
         self._peers.refused(address, message)

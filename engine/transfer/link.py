@@ -48,6 +48,9 @@ class LinkEvents(Protocol):
     def refused(self, address: str, code: str, message: str) -> None:
         """A dial ended without a link; `code` is empty when it may just be too early."""
 
+    def renew(self, peer: PeerKey) -> None:
+        """Not linked now, on purpose: add its agents anew when it comes back."""
+
     def forgotten(self, address: str) -> None:
         """An address that never linked is dialed no more."""
 
@@ -109,6 +112,10 @@ class Link:
     def demand(self, address: str) -> None:
         """Keep a prefill linked from now on; a waiting redial happens at once."""
         self._post(lambda: self._demand(address))
+
+    def relink(self, peer: PeerKey) -> None:
+        """Give up its connection, if there is one, and what is held of it: it links anew."""
+        self._post(lambda: self._relink(peer))
 
     def edge_ready(self, peer: PeerKey) -> None:
         """Our ranks have added its agents and the paths are warm."""
@@ -369,6 +376,10 @@ class Link:
         if conn.ours_ready and conn.theirs_ready and not conn.up and not conn.dropped and conn.peer:
             conn.up = True
             self._events.up(conn.peer)
+
+    def _relink(self, peer: PeerKey) -> None:
+        self._drop_key(peer, "a new link was asked for")
+        self._events.renew(peer)
 
     def _drop_key(self, peer: PeerKey, reason: str) -> None:
         conn = self._by_key.get(peer)

@@ -96,6 +96,13 @@ class Peers:
             if entry is not None and entry.peer.key == key:
                 self._remove(self.name(key), entry)
 
+    def renew(self, key: PeerKey) -> None:
+        """Forget its agents, so that they are added anew. Legacy fleets keep them: that is their fault."""
+        with self._lock:
+            entry = self._entries.get(self.name(key))
+            if entry is not None and entry.peer.key == key and not self._legacy:
+                self._remove(self.name(key), entry)
+
     def refused(self, address: str, message: str) -> None:
         with self._lock:
             known = [e for e in self._entries.values() if e.peer.address == address]

@@ -21,6 +21,7 @@ MIN_BLOCKS = 2  # of keys in a split: below, merging costs more than it saves
 MAX_SPLITS = 128
 _WAVES = 2  # CTAs that a plan provides for, per multiprocessor of a large GPU
 _PROCESSORS = 160
+LEAST_TARGET, MOST_TARGET = 1, 1 << 16  # CTAs that an operator may ask for; the greatest is no limit
 HEAD_TILE = 16  # query heads that share the rows they read; the least that a tensor core takes
 
 
@@ -81,7 +82,7 @@ class SplitPlan:
         """
         if target_ctas is None:
             return self.splits
-        if target_ctas < 1:
+        if target_ctas < LEAST_TARGET:
             raise ValueError(f"a target of {target_ctas} CTAs: at least 1 must work")
         return max(1, min(self.splits, target_ctas // max(1, batch * self.kv_heads)))
 

@@ -106,7 +106,7 @@ def set_verified(folder: Path, profile: str, env: str, record: Verified) -> None
     row: dict[str, Any] = {"value": value.value, "side": value.side, "reason": value.reason}
     fields = {k: v for k, v in record.model_dump().items() if v is not None}
     wanted = {env: {**row, "verified": fields}}
-    _edited(folder, profile, wanted, keep=("author", "date")).apply()
+    _edited(folder, profile, wanted, keep=("author", "date", "proved_by")).apply()
 
 
 def now() -> str:

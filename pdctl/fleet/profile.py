@@ -35,6 +35,7 @@ class Value:
     file: str = ""
     author: str = ""
     date: str = ""
+    proved_by: str = ""
 
     @property
     def place(self) -> str:
@@ -93,7 +94,7 @@ def load_profile(folder: Path, name: str) -> Profile:
 def _value(env: str, row: ValueTable, origin: str, profile: str) -> Value:
     hidden = row.secret is not None
     text = MASK if hidden else row.value or ""
-    by = {"author": row.author or "", "date": row.date or ""}
+    by = {"author": row.author or "", "date": row.date or "", "proved_by": row.proved_by or ""}
     return Value(
         env, text, row.side, row.reason, origin, profile, row.verified, hidden, row.secret or "", **by
     )

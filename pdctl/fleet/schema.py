@@ -150,13 +150,16 @@ class Verified(Strict):
 class ValueTable(Strict):
     """`secret` stands for `value`: a 0600 file NAME=VALUE beside the fleet file that holds this variable.
 
-    `author` and `date` are who set it last and when, as the journal has them.
+    `author` and `date` are who set it last and when, as the journal has them. `proved_by` is the test of this
+    project that sees the variable do what it is for, on the project's machine and at the test's value;
+    `verified` is what was seen on the fleet that has the profile.
     """
 
     value: str | None = None
     secret: Text | None = None
     side: Side
     reason: Text
+    proved_by: str | None = None
     author: str | None = None
     date: str | None = None
     verified: Verified | None = None

@@ -31,10 +31,10 @@ def set_by(value: Value) -> str | None:
 
 
 def verified(value: Value) -> str:
-    """Yes with its date, no, or that another value was."""
+    """When it was seen to fire on this fleet, or that it was not; that another value was, or a test saw it."""
     record = value.verified
     if record is None:
-        return "no"
+        return "no; by a test" if value.proved_by else "no"
     return record.at if value.is_verified else f"no ({record.value} was, {record.at})"
 
 
@@ -63,6 +63,7 @@ def values_document(profile: Profile) -> dict[str, object]:
                 "secret": v.file or None,
                 "is_verified": v.is_verified,
                 "verified": v.verified.model_dump() if v.verified else None,
+                "proved_by": v.proved_by or None,
             }
             for v in profile.values.values()
         },

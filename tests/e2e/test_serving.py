@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from engine.core.errors import Exit
 from tests.e2e.stack import Stack, stack, wait_for
 
 QUESTION = [{"role": "user", "content": "What is gravity? Answer in two sentences."}]
@@ -139,3 +140,10 @@ def test_a_stopped_engine_says_so_to_what_it_does_not_finish(fresh: Stack) -> No
         wait_for("the request to run", lambda: fresh["single"].state()["queues"]["running"]["depth"])
         assert fresh["single"].end() == 0
         assert (answer.result().status_code, answer.result().json()["error"]["code"]) == (503, "draining")
+
+
+def test_ranks_that_are_not_up_in_time_end_their_engine(fresh: Stack) -> None:
+    late = fresh.engine("single", "both", env={"PD_START_TIMEOUT": "0.2"})
+    wait_for("the engine to end", lambda: late.popen is not None and late.popen.poll() is not None)
+    assert late.popen is not None and late.popen.returncode == Exit.RANK_FROZEN
+    assert "single ends: not up after PD_START_TIMEOUT=0.2 s (exit 72 RANK_FROZEN)" in late.tail()

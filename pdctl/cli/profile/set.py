@@ -19,7 +19,7 @@ from pdctl.render.table import show_json
 def command(
     ctx: typer.Context,
     profile: Annotated[str, typer.Argument(help="The profile to change.")],
-    assignment: Annotated[str, typer.Argument(metavar="NAME=VALUE")],
+    words: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="One word.")],
     reason: Annotated[str, typer.Option(help="Why; kept with the value.")],
     live: Annotated[bool, typer.Option("--live", help="Also set it on running engines now.")] = False,
     side: Annotated[str | None, typer.Option(help="Who reads a variable that pdctl does not know.")] = None,
@@ -27,9 +27,10 @@ def command(
     """Change one value; it counts as unverified until its watchdog was seen to fire."""
     s = session(ctx)
     fleet = s.fleet()
-    env, equals, value = assignment.partition("=")
-    if not equals:
-        raise typer.BadParameter("must be NAME=VALUE.", param_hint="NAME=VALUE")
+    env, equals, value = words[0].partition("=")
+    if not equals or len(words) > 1:
+        said = " ".join(words)
+        raise typer.BadParameter(f"{said} is not one word NAME=VALUE.", param_hint="NAME=VALUE")
     by = me().name
     results: dict[str, str] = {}
     if live:

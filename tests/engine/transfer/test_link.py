@@ -8,12 +8,13 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.core.errors import ConfigError, Exit
+from engine.core.errors import ConfigError, Exit, RequestError
 from engine.core.types import FirstToken
 from engine.transfer import messages as m
 from engine.transfer.handshake import PeerKey
@@ -205,6 +206,65 @@ def test_legacy_bootstrap_pins_every_room_after_a_decode_restart(engine: Callabl
     until(lambda: new.sink.of(2)[:1] == ["kv_transfer_timeout"], "decode gives up, and prefill hears nothing")
     until(lambda: prefill.sink.of(2) == ["kv_transfer_timeout", "quiet"], "only the watchdog ends it")
     until(lambda: prefill.transfer.deadlines.fired().get("inflight") == 1, "it is counted")
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_new_link_on_demand_ends_its_rooms_and_adds_the_agents_anew(
+    engine: Callable[..., Engine], side: str
+) -> None:
+    prefill, decode = linked_pair(engine)
+    prefill.ranks.hold = True
+    hand_over(prefill, decode, 1, [0], [1])
+    until(lambda: prefill.transfer.rooms()[1]["waiting_on"] == "transfer", "a write is open")
+    asked, peer = (prefill, "decode-0") if side == "prefill" else (decode, "prefill-0")
+    assert asked.transfer.relink(peer) == {"peer": peer, "linked": True, "rooms": 1}
+    until(lambda: prefill.sink.of(1) == ["peer_lost", "quiet"], "prefill's leg failed")
+    until(lambda: decode.sink.of(1) == ["peer_lost", "quiet"], "decode's leg failed")
+    until(lambda: prefill.linked() and decode.linked(), "the same lives are linked again")
+    assert prefill.peer()["incarnation"] == decode.incarnation and prefill.peer()["error"] is None
+    kinds = [type(command).__name__ for command in asked.ranks.log]
+    assert kinds.count("AddPeer") == 2 and "RemovePeer" in kinds
+    prefill.ranks.hold = False
+    hand_over(prefill, decode, 2, [2], [3])
+    until(lambda: "ready" in decode.sink.of(2), "the next room is served")
+
+
+def test_bytes_move_over_a_new_link(engine: Callable[..., Engine]) -> None:
+    prefill, decode = linked_pair(engine, real=True, p_tp=2)
+    for room in (1, 2, 3):
+        hand_over(prefill, decode, room, [room], [room])
+        until(lambda r=room: "ready" in decode.sink.of(r), f"room {room} is served")
+        lives = [p.transfer.relink(o.instance)["linked"] for p, o in ((prefill, decode), (decode, prefill))]
+        assert lives[0]
+        until(lambda: prefill.linked() and decode.linked(), "linked again")
+
+
+def test_a_new_link_with_one_that_was_never_there_is_dialed_or_refused(
+    engine: Callable[..., Engine],
+) -> None:
+    decode = engine("decode", "decode-0", peers=["127.0.0.1:1"])
+    assert decode.transfer.relink("prefill-0", "127.0.0.1:1")["linked"] is False
+    with pytest.raises(RequestError, match="knows no prefill-9") as caught:
+        decode.transfer.relink("prefill-9", "127.0.0.1:9")
+    assert (caught.value.code, caught.value.status) == ("unknown_peer", 404)
+
+
+def _since(engine: Engine) -> float:
+    return time.monotonic() - float(str(engine.peer()["since_age_s"]))
+
+
+def test_a_new_link_does_not_mend_what_legacy_bootstrap_keeps(engine: Callable[..., Engine]) -> None:
+    prefill, old = linked_pair(engine, legacy=True)
+    old.stop()
+    new = engine("decode", "decode-0", peers=[prefill.address])
+    until(lambda: new.linked() and prefill.peer()["stale"], "the old life's agents are kept")
+    for asked, peer in ((prefill, "decode-0"), (new, "prefill-0")):
+        began = time.monotonic()
+        asked.transfer.relink(peer)
+        until(lambda a=asked, b=began: a.linked() and _since(a) > b, "linked anew")
+    until(lambda: prefill.linked() and new.linked(), "both believe to be linked")
+    kinds = [type(command).__name__ for command in prefill.ranks.log]
+    assert prefill.peer()["stale"] and kinds.count("AddPeer") == 1 and "RemovePeer" not in kinds
 
 
 @pytest.fixture

@@ -76,3 +76,11 @@ def test_an_argument_of_another_engine_cannot_be_set_live(
     argv = ["profile", "set", "default", "SGLANG_HEALTH_CHECK_TIMEOUT=9", "--reason", "busy", "--live"]
     assert main(argv) == Exit.USAGE
     assert "is read when its module is imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["PD_RANK_TIMEOUT", "25"], ["PD_RANK_TIMEOUT", "=", "25"], ["PD_RANK_TIMEOUT"]]
+)
+def test_an_assignment_is_one_word(fleet: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main(["profile", "set", "default", *words, "--reason", "a slow disk"]) == Exit.USAGE
+    assert f"{' '.join(words)} is not one word NAME=VALUE." in capsys.readouterr().err

@@ -18,6 +18,9 @@ from pdctl.fleet.profile import engine_env, load_profile, profile_names
 from pdctl.fleet.schema import Verified
 
 
+ROOT = Path(__file__).parents[3]
+
+
 def test_the_catalogue_is_what_the_engine_declares() -> None:
     declared = {s.env: (s.name, s.unit, s.low, s.high, s.default, s.side, s.live, s.reason) for s in SETTINGS}
     shipped = {
@@ -38,6 +41,10 @@ def test_a_shipped_profile_is_in_order_and_says_why(profiles: Path, name: str, i
     assert set(profile.values) == set(known())
     assert all(len(v.reason) > 30 for v in profile.values.values())
     assert not any(v.is_verified for v in profile.values.values())
+    for env, value in profile.values.items():
+        file, _, test = value.proved_by.partition("::")
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f"def {test}(" in text and (env in text or known()[env].name in text), env
 
 
 def test_values_come_from_the_nearest_profile_with_their_place(profiles: Path) -> None:
