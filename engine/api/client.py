@@ -60,5 +60,5 @@ class GroupClient(Protocol):
         ...
 
     async def admin(self, verb: str, args: dict[str, Any]) -> dict[str, Any]:
-        """drain, resume, relink, timeouts or faults; ConfigError or RequestError when refused."""
+        """drain, resume, flush, relink, timeouts or faults; ConfigError or RequestError when refused."""
         ...

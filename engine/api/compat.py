@@ -65,13 +65,14 @@ class Compat:
         return json_response({"timestamp": time.time(), "loads": [row], "aggregate": sums})
 
     async def flush_cache(self, _: Request) -> Response:
-        """200 only when nothing is held, as SGLang has it. No KV outlives its request here."""
+        """Forget the prefixes of earlier prompts; 200 only when nothing is held, as SGLang has it."""
         state = self._client.state()
         held = len(state["requests"])
         if held or state["pages"]["held"]:
             said = f"Not idle: {held} requests hold {state['pages']['held']} pages."
             return json_response({"success": False, "message": said}, 400)
-        return json_response({"success": True, "message": "Nothing is held."})
+        pages = (await self._client.admin("flush", {})).get("pages", 0)
+        return json_response({"success": True, "message": f"{pages} pages were flushed."})
 
     async def abort_request(self, request: Request) -> Response:
         """POST {rid} or {abort_all}, with the fleet token as the other admin verbs; rid is exact here."""

@@ -56,6 +56,7 @@ def _queues(state: State) -> Iterator[Metric]:
 def _pages(state: State) -> Iterator[Metric]:
     pages = {name: state["pages"][name] for name in ("free", "held", "quarantined")}
     yield gauge("pd_pages", "KV pages by owner.", _by(pages), ("state",))
+    yield gauge("pd_pages_cached", "Free KV pages that hold a prefix.", _one(state["pages"].get("cached")))
     yield gauge("pd_pages_capacity", "KV pages of the pool.", _one(state["pages"]["total"]))
 
 
@@ -64,6 +65,10 @@ def _progress(state: State) -> Iterator[Metric]:
     yield counter("pd_steps", "Forward steps.", _one(progress["steps"]))
     yield counter("pd_tokens_generated", "Tokens sampled.", _one(progress["tokens_generated"]))
     yield counter("pd_tokens_prefilled", "Prompt tokens computed.", _one(progress["tokens_prefilled"]))
+    c = state["counters"]
+    hit = c.get("prefix_tokens_hit", 0)
+    prefix = {"hit": hit, "miss": c.get("prefix_tokens", 0) - hit}
+    yield counter("pd_prefix_tokens", "Prompt tokens by whether their KV was there.", _by(prefix), ("result",))
     yield gauge("pd_last_step_age_seconds", "Since the last step.", _one(progress["last_step_age_s"]))
     yield gauge("pd_loop_age_seconds", "Since the scheduler loop turned.", _one(progress["loop_age_s"]))
     yield gauge("pd_snapshot_age_seconds", "Since the leader published.", _one(state["snapshot_age_s"]))

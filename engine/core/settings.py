@@ -82,6 +82,13 @@ SETTINGS: tuple[Setting, ...] = (
         "decode",
         "Checksums of a prompt's KV, made and verified. Off, for both sides read all KV once more.",
     ),
+    _switch(
+        "prefix",
+        "PD_PREFIX_CACHE",
+        1,
+        "prefill",
+        "A prompt takes over the KV of what it has in common with the beginning of an earlier one.",
+    ),
     Setting(
         "target_ctas",
         "PD_DECODE_TARGET_CTAS",

@@ -66,6 +66,7 @@ def pages(life: Lifecycle) -> dict[str, Any]:
     return {
         "total": p.total,
         "free": p.free,
+        "cached": p.cached,
         "held": p.held,
         "quarantined": p.quarantined,
         "page_size": life.scheduler.limits.page_size,

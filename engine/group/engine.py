@@ -185,7 +185,7 @@ EMPTY: dict[str, Any] = {
     "queues": {},
     "requests": [],
     "peers": [],
-    "pages": {"total": 0, "free": 0, "held": 0, "quarantined": 0, "page_size": 0},
+    "pages": {"total": 0, "free": 0, "cached": 0, "held": 0, "quarantined": 0, "page_size": 0},
     "counters": {},
     "dwell": {"le": [], "counts": [], "total": 0, "sum": 0.0, "recent": []},
     "faults": {"enabled": False, "armed": []},

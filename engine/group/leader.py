@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from engine.cache.pages import PageAllocator
+from engine.cache.prefix import Prefixes
 from engine.core.errors import RequestError
 from engine.core.settings import Settings
 from engine.core.types import Batch, FirstToken, Request, Sampled, Sampling
@@ -33,6 +34,7 @@ class Runner(Protocol):
 
     max_model_len: int
     eos: tuple[int, ...]
+    digest: str
 
     def run(self, batch: Batch) -> torch.Tensor | None: ...
 
@@ -69,7 +71,8 @@ class Leader:
         # The pool's last page is the transfer layer's scratch page and is never handed out.
         pages = PageAllocator(config.pages - 1)
         limits = Limits(config.token_budget, config.max_running, config.page_size)
-        self._scheduler = Scheduler(limits, pages, lambda seq: self.life.give_up(seq))
+        prefixes = Prefixes(pages, config.page_size, runner.digest, self._reuses)
+        self._scheduler = Scheduler(limits, pages, lambda seq: self.life.give_up(seq), prefixes)
         self.life: Lifecycle
 
     def attach(self, transfer: Transfer) -> None:
@@ -84,6 +87,10 @@ class Leader:
             time.monotonic,
             time.time,
         )
+
+    def _reuses(self) -> bool:
+        """Whether prompts share what they begin with. A decode computes none, and its KV comes in whole."""
+        return self.config.role != "decode" and self.settings["prefix"] > 0
 
     # from any thread --------------------------------------------------------------------------------
 
@@ -242,6 +249,8 @@ class Leader:
         with self.lock:
             entries = document.requests(self.life, rooms, now)
             counters = self.life.counters.document() | {"preemptions": self._scheduler.preemptions}
+            prefixes = self._scheduler.prefixes
+            counters |= {"prefix_tokens": prefixes.asked, "prefix_tokens_hit": prefixes.hit}
             pages = document.pages(self.life)
             dwell = self.life.counters.dwell.document()
             tokens = (self.life.counters.tokens_generated, self.life.counters.tokens_prefilled)
@@ -289,6 +298,8 @@ def admin(leader: Leader, verb: str, args: dict[str, Any]) -> dict[str, Any]:
         leader.drain(None if timeout is None else float(timeout))
     elif verb == "resume":
         leader.resume()
+    elif verb == "flush":
+        return {"pages": leader.life.pages.flush()}
     elif verb == "relink":
         return leader.relink(str(args.get("peer")))
     elif verb == "timeouts":

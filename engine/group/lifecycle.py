@@ -168,6 +168,8 @@ class Lifecycle:
         if seq.stage == "inflight":
             self.counters.dwell.add(self._wall(), max(0.0, at - seq.since), outcome)
         self.counters.end(outcome, code)
+        if code == "kv_corrupt":
+            self.pages.forget(seq.id)
         if seq.id in self._reachable:
             self.pages.quarantine(seq.id)
         else:

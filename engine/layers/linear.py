@@ -50,18 +50,51 @@ class QkvLinear:
 
 
 class GateUpLinear:
-    """[tokens, hidden] to silu(gate) * up over this rank's part of the intermediate size."""
+    """[tokens, hidden] to silu(gate) * up over `part` of the intermediate size; `shape` is of each weight.
 
-    def __init__(self, checkpoint: Checkpoint, prefix: str, config: ModelConfig, shard: Shard) -> None:
-        shape = (config.intermediate_size, config.hidden_size)
-        names = (f"{prefix}.gate_proj", f"{prefix}.up_proj")
-        parts = [_rows(checkpoint, n, shape, shard.intermediate, config.mlp_bias) for n in names]
+    `limit` clips the gate from above and up from both sides.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        names: tuple[str, str],
+        shape: tuple[int, int],
+        part: tuple[int, int],
+        bias: bool,
+        shard: Shard,
+        limit: float | None = None,
+    ) -> None:
+        parts = [_rows(checkpoint, n, shape, part, bias) for n in names]
         self.weight = _stacked(parts, shard)
-        self.size = shard.intermediate[1] - shard.intermediate[0]
+        self.size = part[1] - part[0]
+        self._limit = limit
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         both = linear(x, self.weight)
-        return F.silu(both[:, : self.size]).mul_(both[:, self.size :])
+        gate, up = both[:, : self.size], both[:, self.size :]
+        if self._limit is not None:
+            gate, up = gate.clamp(max=self._limit), up.clamp(-self._limit, self._limit)
+        return F.silu(gate).mul_(up)
+
+
+class Linear:
+    """Rows `part` (None: all) of each of some weights [out, in], one after the other, without bias."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        weights: list[tuple[str, tuple[int, int], tuple[int, int] | None]],
+        shard: Shard,
+    ) -> None:
+        parts = [
+            _rows(checkpoint, name, shape, part or (0, shape[0]), False) for name, shape, part in weights
+        ]
+        self.weight = _stacked(parts, shard)
+        self.sizes = [weight.shape[0] for weight, _ in parts]
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return linear(x, self.weight)
 
 
 class RowLinear:
@@ -82,14 +115,25 @@ class RowLinear:
         self._comm = shard.comm
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return self._comm.all_reduce(linear(x, self.weight))
+        return self._comm.all_reduce(self.partial(x))
+
+    def partial(self, x: torch.Tensor) -> torch.Tensor:
+        """This rank's part of the sum."""
+        return linear(x, self.weight)
 
 
 class LmHead:
     """[rows, hidden] to float32 logits [rows, vocab] on rank 0, None elsewhere."""
 
-    def __init__(self, checkpoint: Checkpoint, config: ModelConfig, shard: Shard) -> None:
-        name = "model.embed_tokens.weight" if config.tie_embeddings else "lm_head.weight"
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        config: ModelConfig,
+        shard: Shard,
+        names: tuple[str, str] = ("lm_head.weight", "model.embed_tokens.weight"),
+    ) -> None:
+        """`names`: the head's own weight and that of the embedding it may be tied to."""
+        name = names[config.tie_embeddings]
         shape = (config.vocab_size, config.hidden_size)
         self.weight = _packed(checkpoint.rows(name, shape, *shard.vocab), None, shard)
         self._comm = shard.comm

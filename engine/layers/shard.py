@@ -44,23 +44,34 @@ class Shard:
 
     @classmethod
     def of(cls, config: ModelConfig, comm: Comm, dtype: torch.dtype, device: torch.device) -> Shard:
-        """ModelError when a rank would be left without a KV head."""
-        rank, tp = comm.rank, comm.tp
-        if tp > config.kv_heads:
+        """ModelError when a rank would be left without a part of the attention."""
+        rank, tp, parts = comm.rank, comm.tp, config.parts
+        if tp > parts:
             raise ModelError(
                 "tp_too_large",
-                f"The model has {config.kv_heads} key/value heads, so at most {config.kv_heads} ranks can "
-                f"share it, not {tp}.",
-                f"Start with --tp {config.kv_heads} or less.",
+                f"The model has {parts} {_parts(config)}, so at most {parts} ranks can share it, not {tp}.",
+                f"Start with --tp {parts} or less.",
             )
-        first, last = split_heads(config.kv_heads, tp, rank)
-        group = config.heads // config.kv_heads
+        first, last = split_heads(parts, tp, rank)
+        group = config.heads // parts
+        shared = config.mla is not None or config.compressed is not None
         return cls(
             comm,
             dtype,
             device,
-            (first, last),
+            (0, 1) if shared else (first, last),
             (first * group, last * group),
             split_heads(config.intermediate_size, tp, rank),
             split_heads(config.vocab_size, tp, rank),
         )
+
+    def part(self, size: int) -> tuple[int, int]:
+        """This rank's half-open range of `size` things that the ranks share out."""
+        return split_heads(size, self.comm.tp, self.comm.rank)
+
+
+def _parts(config: ModelConfig) -> str:
+    """What `config.parts` counts."""
+    if config.compressed is not None:
+        return "groups of output heads"
+    return "key/value heads" if config.mla is None else "attention heads"

@@ -1,4 +1,4 @@
-"""The Llama family: Llama, Mistral, Qwen2 (q/k/v biases) and Qwen3 (q/k norms), by configuration."""
+"""The Llama family: Llama, Mistral, Qwen2 (q/k/v biases), Qwen3 (q/k norms, experts), by configuration."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from engine.layers.attention import Attention
 from engine.layers.linear import LmHead
 from engine.layers.mlp import Mlp
+from engine.layers.moe import Moe
 from engine.layers.norm import Embedding, RmsNorm
 from engine.layers.shard import Shard
 from engine.layers.step import Step
@@ -20,11 +21,21 @@ class Block:
         self._attention_norm = RmsNorm(checkpoint, f"{prefix}.input_layernorm", hidden, eps, shard)
         self.attention = Attention(checkpoint, f"{prefix}.self_attn", layer, config, shard)
         self._mlp_norm = RmsNorm(checkpoint, f"{prefix}.post_attention_layernorm", hidden, eps, shard)
-        self.mlp = Mlp(checkpoint, f"{prefix}.mlp", config, shard)
+        self.mlp: Mlp | Moe
+        if config.moe is None or config.moe.layers[layer] == "dense":
+            sizes = (hidden, config.intermediate_size)
+            self.mlp = Mlp(checkpoint, f"{prefix}.mlp", sizes, config.mlp_bias, shard)
+        else:
+            self.mlp = Moe(checkpoint, f"{prefix}.mlp", layer, config, shard)
+
+    @property
+    def rows(self) -> int:
+        return max(self.attention.qkv.weight.rows, self.attention.out.weight.rows, self.mlp.rows)
 
     def __call__(self, x: torch.Tensor, pool: torch.Tensor, step: Step) -> torch.Tensor:
         x = x + self.attention(self._attention_norm(x), pool, step)
-        return x + self.mlp(self._mlp_norm(x))
+        y = self._mlp_norm(x)
+        return x + (self.mlp(y) if isinstance(self.mlp, Mlp) else self.mlp(y, step.tokens, step.real))
 
 
 class Llama:
@@ -35,9 +46,7 @@ class Llama:
         self._blocks = [Block(checkpoint, i, config, shard) for i in range(config.layers)]
         self._norm = RmsNorm(checkpoint, "model.norm", config.hidden_size, config.rms_norm_eps, shard)
         self._head = LmHead(checkpoint, config, shard)
-        block = self._blocks[0]
-        linears = (block.attention.qkv, block.attention.out, block.mlp.gate_up, block.mlp.down, self._head)
-        self.rows = max(layer.weight.rows for layer in linears)
+        self.rows = max(self._head.weight.rows, *(block.rows for block in self._blocks))
 
     def __call__(self, pool: torch.Tensor, step: Step) -> torch.Tensor | None:
         """float32 logits [sampled, vocab] on rank 0; every rank writes its KV into the pool.

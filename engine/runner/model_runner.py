@@ -23,7 +23,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 class ModelRunner:
     """`pool` is [pages, local KV heads, layers, 2, page_size, head_dim], contiguous and zero-filled.
 
-    `shape` describes a page of the whole model. ModelError when the folder cannot be served like this.
+    `shape` describes a page of the whole model, `streams` are what its work is launched on. ModelError when the folder cannot be served like this.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class ModelRunner:
         local = shard.kv_heads[1] - shard.kv_heads[0]
         self.pool = allocate_pool((pages, local, config.layers, 2, page_size, config.head_dim), kind, where)
         tuning = tuning or Tuning()
+        self.streams = tuning.streams(where)
         self._planner = Planner(
             self.pool,
             cos.to(where),

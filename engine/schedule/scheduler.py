@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.cache.pages import PageAllocator
+from engine.cache.prefix import Prefixes
 from engine.core.types import Batch, Slice
 from engine.schedule.sequence import Sequence
 
@@ -46,7 +47,7 @@ class Scheduler:
     """Owns the order of sequences; the allocator owns the pages. One thread.
 
     `give_up` tells the transfer layer that a leg's pages are about to go; False when decode has asked for
-    them meanwhile.
+    them meanwhile. Without `prefixes` every prompt is computed whole.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Scheduler:
         limits: Limits,
         pages: PageAllocator,
         give_up: Callable[[Sequence], bool] = lambda seq: not seq.wanted,
+        prefixes: Prefixes | None = None,
     ) -> None:
         self.limits = limits
         self.pages = pages
+        self.prefixes = prefixes or Prefixes(pages, limits.page_size, enabled=lambda: False)
         self.waiting: list[Sequence] = []
         self.active: list[Sequence] = []
         self.inflight: list[Sequence] = []
@@ -128,9 +131,18 @@ class Scheduler:
         due = []
         for seq, piece in zip(plan.sequences, plan.batch.slices, strict=True):
             seq.computed += len(piece.tokens)
+            if len(piece.tokens) > 1 and seq.prefilled == piece.start:
+                seq.prefilled = seq.computed
+                self.publish(seq)
             if piece.sample:
                 due.append(seq)
         return due
+
+    def publish(self, seq: Sequence) -> None:
+        """Let later prompts have the pages of this one that are complete."""
+        whole = seq.prefilled // self.limits.page_size
+        self.prefixes.publish(seq.id, seq.tokens, seq.keys, seq.published, whole)
+        seq.published = max(seq.published, whole)
 
     def _admit(self, now: float) -> None:
         """Waiting sequences become active while slots and first pages last: wanted ones, then by arrival."""
@@ -149,15 +161,22 @@ class Scheduler:
         if not self.slot_free() and not (seq.wanted and self._reclaim(0, self.active, now)):
             seq.waiting_on = "slot"
             return False
+        shared = self.prefixes.share(seq.id, seq.tokens, seq.keys)
         # A prefill leg takes all its pages at once: two legs that each hold half of the pool would wait
         # for one another for ever.
         whole = seq.stop_after_prefill
-        need = self.pages_for(seq.length if whole else min(seq.length, self.limits.token_budget))
+        tokens = seq.length if whole else min(seq.length, shared + self.limits.token_budget)
+        need = self.pages_for(tokens) - len(self.pages.pages(seq.id))
         if self.pages.free < need and not (seq.wanted and self._reclaim(need, self._holders(), now)):
+            self.pages.give_back(seq.id)
             seq.waiting_on = "pages"
             return False
         if whole:
             self.pages.take(seq.id, need)
+        if not seq.preempted:
+            self.prefixes.count(seq.length, shared)
+        seq.computed = seq.prefilled = shared
+        seq.published = shared // self.limits.page_size
         self.waiting.remove(seq)
         self.active.append(seq)
         seq.move("prefilling", now)
@@ -171,7 +190,7 @@ class Scheduler:
         ahead = [s for s in self._holders() if s.ahead]
         if not ahead or seq.preempted:
             return not seq.preempted
-        held = sum(len(self.pages.pages(s.id)) for s in ahead) + self.pages_for(seq.length)
+        held = self.pages.span(s.id for s in ahead) + self.pages_for(seq.length)
         return len(ahead) < self.limits.max_running and held <= self.pages.total * AHEAD_SHARE
 
     def _reclaim(self, need: int, among: list[Sequence], now: float) -> bool:
@@ -180,7 +199,7 @@ class Scheduler:
         Nothing is taken when that could not be enough; `need` 0 takes one leg, for its slot.
         """
         ahead = sorted((s for s in among if s.ahead), key=lambda s: s.arrived)
-        if not ahead or self.pages.free + sum(len(self.pages.pages(s.id)) for s in ahead) < need:
+        if not ahead or self.pages.free + self.pages.gain(s.id for s in ahead) < need:
             return False
         taken = False
         while ahead and not (taken and self.pages.free >= need):
@@ -213,7 +232,7 @@ class Scheduler:
         """To the head of the waiting queue without pages, to be computed again."""
         self.drop(victim)
         self.pages.give_back(victim.id)
-        victim.computed = 0
+        victim.computed = victim.prefilled = victim.published = 0
         victim.preempted += 1
         self.preemptions += 1
         if victim.stop_after_prefill:

@@ -15,6 +15,9 @@ class Sequence:
     whose decode has said where its KV goes, and
     `holding` keeps a decode leg out of batches until its KV has arrived. `key` is its name inside the
     engine where the request's id is still the owner of quarantined pages.
+
+    The first `prefilled` tokens have their KV from prefill steps, here or for an earlier request; the first
+    `published` pages are known to others. `keys` are what its pages are known by.
     """
 
     request: Request
@@ -29,6 +32,9 @@ class Sequence:
     output: list[int] = field(default_factory=list)
     preempted: int = 0
     key: str | None = None
+    prefilled: int = 0
+    published: int = 0
+    keys: list[bytes] = field(default_factory=list)
 
     @property
     def id(self) -> str:
@@ -54,7 +60,13 @@ class Sequence:
         self.waiting_on = waiting_on
 
     def next_run(self, limit: int) -> list[int]:
-        """The next tokens to compute, at most `limit`."""
+        """The next tokens to compute, at most `limit`.
+
+        A prompt's last token is not left over alone where that can be: it would be computed as a decoded one
+        is, whose sums are in another order.
+        """
+        if limit > 2 and self.left == limit + 1:
+            limit -= 1
         return self.tokens[self.computed : self.computed + limit]
 
     @property

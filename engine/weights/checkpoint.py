@@ -50,7 +50,21 @@ class Checkpoint:
     def columns(self, name: str, shape: tuple[int, ...], start: int, stop: int) -> torch.Tensor:
         return self._read(name, shape, (slice(None), slice(start, stop)))
 
+    def integers(self, name: str, shape: tuple[int, ...], below: int) -> torch.Tensor:
+        """A table int64 of numbers from 0 on and under `below`."""
+        table = self._slice(name, shape)[:]
+        if table.is_floating_point() or not 0 <= int(table.min()) <= int(table.max()) < below:
+            where = self.folder / self._where[name]
+            raise ModelError(
+                "weights_damaged", f"{where}: {name} is no table of numbers below {below}.", _AGAIN
+            )
+        return torch.Tensor.long(table)
+
     def _read(self, name: str, shape: tuple[int, ...], part: Any) -> torch.Tensor:
+        return sound(self._slice(name, shape)[part], name, self.folder / self._where[name])
+
+    def _slice(self, name: str, shape: tuple[int, ...]) -> Any:
+        """The tensor's place in its file, not read yet; its shape is `shape`."""
         file = self._where.get(name)
         if file is None:
             raise ModelError("tensor_missing", f"{self.folder} has no tensor {name}.", _AGAIN)
@@ -67,7 +81,7 @@ class Checkpoint:
                 f"but config.json asks for {list(shape)}.",
                 _AGAIN,
             )
-        return sound(view[part], name, self.folder / file)
+        return view
 
     def _file(self, name: str) -> Any:
         if name not in self._open:

@@ -7,15 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.errors import ModelError
+from engine.weights.deepseek_config import CompressedConfig, MlaConfig, compressed, mla
 from engine.weights.jsonfile import read_json
+from engine.weights.moe_config import MoeConfig, deepseek_v3_moe, deepseek_v4_moe, qwen3_moe
+from engine.weights.reader import ConfigReader
 from engine.weights.rope import RopeScaling
 
-SUPPORTED = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+LATENT, COMPRESSED = "DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM"
+SUPPORTED = (
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3MoeForCausalLM",
+    LATENT,
+    COMPRESSED,
+)
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """`attention_bias`: q, k and v have biases; `output_bias`: o too; `qk_norm`: q and k heads are normed."""
+    """`attention_bias`: q, k and v have biases; `output_bias`: o too; `qk_norm`: q and k heads are normed.
+
+    With `mla` or `compressed` all heads share one cached entry a token, `head_dim` is its size, and
+    `kv_heads` is 1.
+    """
 
     architecture: str
     hidden_size: int
@@ -35,6 +51,16 @@ class ModelConfig:
     mlp_bias: bool
     qk_norm: bool
     eos: tuple[int, ...]
+    moe: MoeConfig | None = None
+    mla: MlaConfig | None = None
+    compressed: CompressedConfig | None = None
+
+    @property
+    def parts(self) -> int:
+        """How many ranks can share out the attention at most: by key/value heads, heads or output groups."""
+        if self.compressed is not None:
+            return self.compressed.groups
+        return self.kv_heads if self.mla is None else self.heads
 
     @classmethod
     def load(cls, folder: Path) -> ModelConfig:
@@ -48,78 +74,70 @@ class ModelConfig:
         return _parse(document, ends, path)
 
 
-class _Reader:
-    def __init__(self, document: dict[str, Any], path: Path) -> None:
-        self.document = document
-        self.path = path
-
-    def integer(self, key: str, default: int | None = None) -> int:
-        value = self.document.get(key)
-        if value is None:
-            value = default
-        if value is None:
-            raise ModelError(
-                "config_key_missing", f"{self.path} has no {key}.", "Fetch or convert the model again."
-            )
-        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-            raise self.wrong(f"{key} is {value!r}, not a positive whole number")
-        return value
-
-    def number(self, key: str, default: float | None = None) -> float:
-        value = self.document.get(key, default)
-        if value is None:
-            raise ModelError(
-                "config_key_missing", f"{self.path} has no {key}.", "Fetch or convert the model again."
-            )
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or value <= 0:
-            raise self.wrong(f"{key} is {value!r}, not a positive number")
-        return float(value)
-
-    def wrong(self, what: str) -> ModelError:
-        return ModelError("config_value", f"{self.path}: {what}.", "Fetch or convert the model again.")
-
-
 def _parse(document: dict[str, Any], ends: object, path: Path) -> ModelConfig:
-    r = _Reader(document, path)
+    r = ConfigReader(document, path)
     architecture = _architecture(r)
-    heads, hidden = r.integer("num_attention_heads"), r.integer("hidden_size")
-    kv_heads = r.integer("num_key_value_heads", heads)
-    if heads % kv_heads:
-        raise r.wrong(f"{heads} attention heads are not a multiple of {kv_heads} key/value heads")
     if document.get("hidden_act", "silu") not in ("silu", "swish"):
         raise r.wrong(f"hidden_act {document['hidden_act']!r} is not supported (supported: silu)")
-    _refuse_window(r)
     if "quantization_config" in document:
         raise r.wrong("quantised checkpoints are not supported; use the float16, bfloat16 or float32 one")
-    rope = _rope(r)
-    theta = r.number("rope_theta", _Reader(rope, path).number("rope_theta", 10000.0))
+    heads, layers = r.integer("num_attention_heads"), r.integer("num_hidden_layers")
+    attention = _attention(r, architecture, heads, layers)
     bias = bool(document.get("attention_bias", False))
-    head_dim = r.integer("head_dim", hidden // heads)
-    if head_dim % 2:
-        raise r.wrong(f"head_dim {head_dim} is odd, so it has no rotary halves")
     return ModelConfig(
         architecture=architecture,
-        hidden_size=hidden,
-        intermediate_size=r.integer("intermediate_size"),
-        layers=r.integer("num_hidden_layers"),
+        hidden_size=r.integer("hidden_size"),
+        intermediate_size=r.integer("intermediate_size", r.document.get("moe_intermediate_size")),
+        layers=layers,
         heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
         vocab_size=r.integer("vocab_size"),
         rms_norm_eps=r.number("rms_norm_eps", 1e-6),
-        rope_theta=theta,
-        rope_scaling=RopeScaling.parse(rope, str(path)),
         max_position=r.integer("max_position_embeddings"),
         tie_embeddings=bool(document.get("tie_word_embeddings", False)),
         attention_bias=bias or architecture == "Qwen2ForCausalLM",
         output_bias=bias and architecture != "Qwen2ForCausalLM",
         mlp_bias=bool(document.get("mlp_bias", False)),
-        qk_norm=architecture == "Qwen3ForCausalLM",
+        qk_norm=architecture in ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
         eos=_eos(ends, r),
+        moe=_moe(r, architecture, layers),
+        **attention,
     )
 
 
-def _architecture(r: _Reader) -> str:
+def _attention(r: ConfigReader, architecture: str, heads: int, layers: int) -> dict[str, Any]:
+    """What of ModelConfig depends on the kind of attention."""
+    rope = _rope(r)
+    if architecture == COMPRESSED:
+        head_dim = r.integer("head_dim")
+        main = rope.get("main", {})
+        return {
+            "kv_heads": 1,
+            "head_dim": head_dim,
+            "rope_theta": r.number("rope_theta", ConfigReader(main, r.path).number("rope_theta", 10000.0)),
+            "rope_scaling": None,
+            "compressed": compressed(r, layers, heads, head_dim),
+        }
+    theta = r.number("rope_theta", ConfigReader(rope, r.path).number("rope_theta", 10000.0))
+    common = {"rope_theta": theta, "rope_scaling": RopeScaling.parse(rope, str(r.path))}
+    if architecture == LATENT:
+        found = mla(r)
+        return common | {"kv_heads": 1, "head_dim": found.latent, "mla": found}
+    _refuse_window(r)
+    kv_heads = r.integer("num_key_value_heads", heads)
+    if heads % kv_heads:
+        raise r.wrong(f"{heads} attention heads are not a multiple of {kv_heads} key/value heads")
+    head_dim = r.integer("head_dim", r.integer("hidden_size") // heads)
+    if head_dim % 2:
+        raise r.wrong(f"head_dim {head_dim} is odd, so it has no rotary halves")
+    return common | {"kv_heads": kv_heads, "head_dim": head_dim}
+
+
+def _moe(r: ConfigReader, architecture: str, layers: int) -> MoeConfig | None:
+    read = {LATENT: deepseek_v3_moe, COMPRESSED: deepseek_v4_moe, "Qwen3MoeForCausalLM": qwen3_moe}
+    return read[architecture](r, layers) if architecture in read else None
+
+
+def _architecture(r: ConfigReader) -> str:
     names = r.document.get("architectures")
     if not isinstance(names, list) or not names:
         raise ModelError(
@@ -133,7 +151,7 @@ def _architecture(r: _Reader) -> str:
     return str(names[0])
 
 
-def _rope(r: _Reader) -> dict[str, Any]:
+def _rope(r: ConfigReader) -> dict[str, Any]:
     for key in ("rope_parameters", "rope_scaling"):
         found = r.document.get(key)
         if found is not None and not isinstance(found, dict):
@@ -143,7 +161,7 @@ def _rope(r: _Reader) -> dict[str, Any]:
     return {}
 
 
-def _refuse_window(r: _Reader) -> None:
+def _refuse_window(r: ConfigReader) -> None:
     """Serving a sliding-window model with full attention would change its answers past the window."""
     window = r.document.get("sliding_window")
     used = r.document.get("use_sliding_window", window is not None)
@@ -151,7 +169,7 @@ def _refuse_window(r: _Reader) -> None:
         raise r.wrong(f"sliding-window attention (window {window}) is not supported")
 
 
-def _eos(ends: object, r: _Reader) -> tuple[int, ...]:
+def _eos(ends: object, r: ConfigReader) -> tuple[int, ...]:
     if ends is None:
         return ()
     found = ends if isinstance(ends, list) else [ends]

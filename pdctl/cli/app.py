@@ -33,6 +33,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("deploy", "deploy", "Run", "Bring the fleet to what its file says; a second time changes nothing."),
     Verb("rollback", "rollback", "Run", "Go back to a deployment that has served."),
     Verb("restart", "restart", "Run", "Restart one unit, or with --co a whole cell in the right order."),
+    Verb("relink", "relink", "Run", "Link a prefill and a decode anew; neither is restarted."),
     Verb("resume", "resume", "Run", "Open admissions again; with a run, finish what it began."),
     Verb("abort", "abort", "Run", "End one request on the router and both its engines."),
     Verb("down", "down", "Run", "Stop everything and prove that it is stopped."),

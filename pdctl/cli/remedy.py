@@ -15,8 +15,8 @@ from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 
 # Remedies that change something. What only looks (logs, status) is left to the reader.
-_ACTS = ("abort", "deploy", "drill disarm", "restart", "resume", "rollback")
-_ASKING = ("deploy", "restart", "rollback")
+_ACTS = ("abort", "deploy", "drill disarm", "relink", "restart", "resume", "rollback")
+_ASKING = ("deploy", "relink", "restart", "rollback")
 
 
 def acts(words: Sequence[str]) -> bool:

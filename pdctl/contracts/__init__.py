@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 NAMES = (
-    *("engine_state", "router_state", "router_requests", "diagnose", "check"),
+    *("engine_state", "engine_relink", "router_state", "router_requests", "diagnose", "check"),
     *("bundle_manifest", "bundle_fleet", "bisect", "load", "incidents", "supervisor_now"),
 )
 

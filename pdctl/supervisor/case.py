@@ -43,7 +43,8 @@ class Case:
     """`cell` is "" for what belongs to no cell. `incident` is the open incident's id, None while well.
 
     `done` are the actions of the last hour, `tried` those of the present incident. Nothing is begun before
-    `not_before`. `broken` is why the last co-restart stopped half way, with what it was done for.
+    `not_before`, and what shows before `alone_until` is still of the last action. `broken` is why the last
+    co-restart stopped half way, with what it was done for.
     """
 
     cell: str
@@ -55,6 +56,7 @@ class Case:
     blind: str = ""
     said: str = ""
     not_before: float = 0.0
+    alone_until: float = 0.0
     broken: Seen | None = None
 
     @property

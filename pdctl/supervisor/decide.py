@@ -19,8 +19,8 @@ from pdctl.supervisor.states import MAY_ACT
 class World:
     """What else counts. `healthy` are the other cells that serve, `partial` says that this one still serves
     over some edge, `units` is engine -> role of the fleet's engines that serve. `pairs` are cells whose sides
-    must not be restarted alone, `away` is why a host of this one cannot be asked. `now` is monotonic, `wall`
-    Unix seconds.
+    must not be restarted alone, `well` engines that are well but for their links, and know how to link anew.
+    `away` is why a host of this one cannot be asked. `now` is monotonic, `wall` Unix seconds.
     """
 
     now: float
@@ -30,6 +30,7 @@ class World:
     units: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     pairs: Set[str] = frozenset()
+    well: Set[str] = frozenset()
     away: str = ""
 
 
@@ -118,6 +119,8 @@ def _rung(
         return GivesUp(f"{seen.code} is not certain of its cause")
     if world.away and act in (Act.RESTART, Act.CO_RESTART):
         return Waits(f"{act} of {target} waits for its hosts: {world.away}")
+    if act is Act.RELINK and not seen.touches <= world.well:
+        return GivesUp(f"an end of {target} is not well, or cannot link anew")
     if why := _spares(case, world, act, target):
         late = standing.age >= rung.after + policy.supervisor.person_after
         return GivesUp(why) if late else Waits(why)
@@ -135,6 +138,9 @@ def _aim(case: Case, world: World, standing: Standing, act: Act) -> tuple[Act, s
         return act, seen.subject if seen.requests else "", seen.requests[0] if seen.requests else ""
     if act is Act.CO_RESTART:
         return act, case.cell, ""
+    if act is Act.RELINK:
+        ends = {world.roles.get(name) for name in seen.touches}
+        return act, seen.subject if ends == {"prefill", "decode"} and len(seen.touches) == 2 else "", ""
     if act is Act.RESTART and case.cell in world.pairs and case.cell != FRONT:
         return Act.CO_RESTART, case.cell, ""
     return act, seen.subject if seen.subject in world.roles else "", ""

@@ -222,6 +222,18 @@ def _at_router(
             yield engine.cell, f"{front.name} sends nothing to {entry.instance}"
 
 
+def away(engines: tuple[EngineLook, ...], hosts: tuple[HostLook, ...]) -> str:
+    """Why a host of these cannot be asked, "" when all can."""
+    mine = {e.host for e in engines}
+    return "; ".join(f"{h.name}: {h.detail}" for h in hosts if h.name in mine and not h.reachable)
+
+
+def well(engines: tuple[EngineLook, ...]) -> frozenset[str]:
+    """Those with which nothing is wrong but, maybe, their links: they live, publish and are not leaving."""
+    alive = (e for e in engines if e.answered and e.status == "ready")
+    return frozenset(e.name for e in alive if (e.snapshot_age or 0.0) <= OLD)
+
+
 def serves(engines: tuple[EngineLook, ...]) -> bool:
     """Whether the cell can take requests as it says itself."""
     roles = {e.role for e in engines if e.answered and e.ready and e.status not in _LEAVING}

@@ -31,6 +31,7 @@ class Act(StrEnum):
     """From the mildest to the one that takes a whole cell out of service."""
 
     ABORT = "abort"
+    RELINK = "relink"
     RESTART = "restart"
     CORDON = "cordon"
     CO_RESTART = "co-restart"
@@ -40,7 +41,7 @@ ACTS = tuple(Act)
 Seconds = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(ge=0.2)]
 NoticeKind = Literal["opened", "action", "person", "closed"]
-ActName = Literal["abort", "restart", "cordon", "co-restart"]
+ActName = Literal["abort", "relink", "restart", "cordon", "co-restart"]
 KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
 HARD: tuple[ActName, ...] = ("restart", "co-restart")
 

@@ -12,7 +12,7 @@ from pdctl.supervisor.case import Case, Done
 from pdctl.supervisor.clock import Clock
 from pdctl.supervisor.decide import Decision, GivesUp, Waits, World, decide
 from pdctl.supervisor.incidents import Incidents, Moment
-from pdctl.supervisor.judge import FRONT, Seen, blind, cut_off, serves, suspicions, transfers
+from pdctl.supervisor.judge import FRONT, Seen, away, blind, cut_off, serves, suspicions, transfers, well
 from pdctl.supervisor.observation import EngineLook, Observation
 from pdctl.supervisor.policy import Act, NoticeKind, PolicyFile
 from pdctl.supervisor.states import MAY_ACT, Event, Machine, State
@@ -35,11 +35,15 @@ class Notice:
 
 @dataclass(frozen=True)
 class Roster:
-    """What the fleet file names: cell -> its engines, engine -> role, cells whose sides restart together."""
+    """What the fleet file names: cell -> its engines, engine -> role, cells whose sides restart together.
+
+    `relinks` are cells whose engines know how to link anew, and where that helps.
+    """
 
     cells: Mapping[str, tuple[str, ...]]
     roles: Mapping[str, str]
     pairs: frozenset[str] = frozenset()
+    relinks: frozenset[str] = frozenset()
 
 
 class Ward:
@@ -205,7 +209,7 @@ class Ward:
     def _found(self, case: Case, found: Iterable[Seen], now: float) -> None:
         p = self.policy.supervisor
         found = list(found)
-        if case.state is State.SETTLING and case.tried and found and now - case.machine.since < p.settle:
+        if case.state is State.SETTLING and found and now < case.alone_until:
             return
         was = case.state
         case.look(found, now)
@@ -289,26 +293,19 @@ class Ward:
         return any(s.age >= self.policy.supervisor.person_after for s in case.standing.values())
 
     def _world(self, case: Case, now: float) -> World:
-        well = (c for c, other in self.cases.items() if other.state is State.SERVING and c != FRONT)
+        serving = (c for c, other in self.cases.items() if other.state is State.SERVING and c != FRONT)
         moved = self._moved.get(case.cell)
+        mine = self._before.cells().get(case.cell, ()) if self._before else ()
         return World(
             now=now,
             wall=self._clock.wall(),
-            healthy=frozenset(c for c in well if c != case.cell),
+            healthy=frozenset(c for c in serving if c != case.cell),
             partial=moved is not None and now - moved < 3 * self.policy.supervisor.look_every,
             units=self._serving,
             roles=self.roster.roles,
             pairs=self.roster.pairs,
-            away=self._away(case.cell),
-        )
-
-    def _away(self, cell: str) -> str:
-        """Why a host of this cell cannot be asked, as the newest look has it."""
-        if self._before is None:
-            return ""
-        mine = {e.host for e in self._before.engines if e.cell == cell}
-        return "; ".join(
-            f"{h.name}: {h.detail}" for h in self._before.hosts if h.name in mine and not h.reachable
+            well=well(mine) if case.cell in self.roster.relinks else frozenset(),
+            away=away(mine, self._before.hosts if self._before else ()),
         )
 
     def healthy(self, but: str) -> frozenset[str]:
@@ -342,7 +339,8 @@ class Ward:
             case.done.pop()
             case.not_before = now + self.policy.supervisor.settle
             return
-        case.standing = {}
+        if decision.act is not Act.RELINK or outcome == "done":  # else all is as it was
+            case.standing, case.alone_until = {}, now + self.policy.supervisor.settle
         at = self._clock.wall()
         text = f"{decision.words}: {outcome}: {detail}"
         if case.incident is not None:

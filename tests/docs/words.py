@@ -21,6 +21,8 @@ KINDS = {
     "rollback limit": "cell or host",
     "rollback id": "deployment",
     "restart name": "unit or cell",
+    "relink one": "engine",
+    "relink other": "engine",
     "resume run": "run",
     "history run": "run",
     "history host": "host",

@@ -13,16 +13,22 @@ CONFIGS = {90: Config(1, 1)}
 
 
 def write_index_k(
-    cache: torch.Tensor, sums: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor
+    cache: torch.Tensor,
+    sums: torch.Tensor,
+    rows: torch.Tensor,
+    slots: torch.Tensor,
+    places: torch.Tensor,
+    positions: torch.Tensor,
 ) -> None:
     """As the reference. Slots of one call differ, or are below 0."""
-    check(cache, sums, slots, positions)
+    check(cache, sums, slots, places, positions)
     check_rows(cache, rows, slots)
     dim = cache.shape[1]
+    where = {"slots": slots, "places": places, "positions": positions}
     launch(
         _write,
         (slots.shape[0],),
-        {"cache": cache, "sums": sums, "rows": rows.contiguous(), "slots": slots, "positions": positions},
+        {"cache": cache, "sums": sums, "rows": rows.contiguous(), **where},
         ("cache", "sums"),
         choose(CONFIGS, cache.device),
         DIM=dim,
@@ -31,16 +37,21 @@ def write_index_k(
 
 
 def verify_index_k(
-    cache: torch.Tensor, sums: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor
+    cache: torch.Tensor,
+    sums: torch.Tensor,
+    slots: torch.Tensor,
+    places: torch.Tensor,
+    positions: torch.Tensor,
 ) -> torch.Tensor:
     """As the reference."""
-    check(cache, sums, slots, positions)
+    check(cache, sums, slots, places, positions)
     dim = cache.shape[1]
+    where = {"slots": slots, "places": places, "positions": positions}
     good = torch.empty(slots.shape, dtype=torch.int8, device=cache.device)
     launch(
         _verify,
         (slots.shape[0],),
-        {"cache": cache, "sums": sums, "slots": slots, "positions": positions, "good": good},
+        {"cache": cache, "sums": sums, **where, "good": good},
         ("good",),
         choose(CONFIGS, cache.device),
         DIM=dim,
@@ -66,7 +77,7 @@ def _checksum(row, position, DIM: tl.constexpr, PAD: tl.constexpr):
 
 
 @triton.jit
-def _write(cache, sums, rows, slots, positions, DIM: tl.constexpr, PAD: tl.constexpr):
+def _write(cache, sums, rows, slots, places, positions, DIM: tl.constexpr, PAD: tl.constexpr):
     n = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + n)
     if slot < 0:
@@ -74,11 +85,11 @@ def _write(cache, sums, rows, slots, positions, DIM: tl.constexpr, PAD: tl.const
     lane = tl.arange(0, PAD)
     row = tl.load(rows + n * DIM + lane, mask=lane < DIM, other=0.0).to(tl.bfloat16)
     tl.store(cache + slot * DIM + lane, row, mask=lane < DIM)
-    tl.store(sums + slot, _checksum(row, tl.load(positions + n), DIM, PAD))
+    tl.store(sums + tl.load(places + n), _checksum(row, tl.load(positions + n), DIM, PAD))
 
 
 @triton.jit
-def _verify(cache, sums, slots, positions, good, DIM: tl.constexpr, PAD: tl.constexpr):
+def _verify(cache, sums, slots, places, positions, good, DIM: tl.constexpr, PAD: tl.constexpr):
     n = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + n)
     if slot < 0:
@@ -86,5 +97,5 @@ def _verify(cache, sums, slots, positions, good, DIM: tl.constexpr, PAD: tl.cons
         return
     lane = tl.arange(0, PAD)
     row = tl.load(cache + slot * DIM + lane, mask=lane < DIM, other=0.0)
-    same = _checksum(row, tl.load(positions + n), DIM, PAD) == tl.load(sums + slot)
+    same = _checksum(row, tl.load(positions + n), DIM, PAD) == tl.load(sums + tl.load(places + n))
     tl.store(good + n, same.to(tl.int8))

@@ -12,16 +12,22 @@ import torch
 _MASK = 0xFFFFFFFF
 
 
-def check(cache: torch.Tensor, sums: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> None:
-    fits = cache.dim() == 2 and cache.is_contiguous() and sums.shape == cache.shape[:1]
-    if not fits or slots.dim() != 1 or slots.shape != positions.shape:
+def check(
+    cache: torch.Tensor,
+    sums: torch.Tensor,
+    slots: torch.Tensor,
+    places: torch.Tensor,
+    positions: torch.Tensor,
+) -> None:
+    fits = cache.dim() == 2 and cache.is_contiguous() and sums.dim() == 1 and sums.is_contiguous()
+    if not fits or slots.dim() != 1 or not slots.shape == places.shape == positions.shape:
         raise ValueError(
             f"cache {list(cache.shape)}, sums {list(sums.shape)}, slots {list(slots.shape)}, "
-            f"positions {list(positions.shape)}"
+            f"places {list(places.shape)}, positions {list(positions.shape)}"
         )
-    kinds = [t.dtype for t in (cache, sums, slots, positions)]
-    if kinds != [torch.bfloat16, torch.int32, torch.int64, torch.int32]:
-        raise ValueError(f"cache, sums, slots, positions are {kinds}")
+    kinds = [t.dtype for t in (cache, sums, slots, places, positions)]
+    if kinds != [torch.bfloat16, torch.int32, torch.int64, torch.int64, torch.int32]:
+        raise ValueError(f"cache, sums, slots, places, positions are {kinds}")
 
 
 def check_rows(cache: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor) -> None:
@@ -32,27 +38,37 @@ def check_rows(cache: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor) -> 
 
 
 def write_index_k(
-    cache: torch.Tensor, sums: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor
+    cache: torch.Tensor,
+    sums: torch.Tensor,
+    rows: torch.Tensor,
+    slots: torch.Tensor,
+    places: torch.Tensor,
+    positions: torch.Tensor,
 ) -> None:
-    """rows [n, dim] into cache [slots, dim] bfloat16 at slots int64 [n], checksums into sums int32 [slots].
+    """rows [n, dim] into cache [slots, dim] bfloat16 at slots int64 [n], checksums into sums int32 [places]
+    at places int64 [n].
 
-    positions int32 [n] are logical. A slot below 0 is not written.
+    positions int32 [n] are logical. A slot below 0 is not written, nor is its checksum.
     """
-    check(cache, sums, slots, positions)
+    check(cache, sums, slots, places, positions)
     check_rows(cache, rows, slots)
     kept = slots >= 0
     stored = rows[kept].to(torch.bfloat16)
     cache.index_copy_(0, slots[kept], stored)
-    sums.index_copy_(0, slots[kept], _checksums(stored, positions[kept]))
+    sums.index_copy_(0, places[kept], _checksums(stored, positions[kept]))
 
 
 def verify_index_k(
-    cache: torch.Tensor, sums: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor
+    cache: torch.Tensor,
+    sums: torch.Tensor,
+    slots: torch.Tensor,
+    places: torch.Tensor,
+    positions: torch.Tensor,
 ) -> torch.Tensor:
     """bool [n]: whether the row at each slot is what was stored there for that position; true below 0."""
-    check(cache, sums, slots, positions)
-    at = slots.clamp(min=0)
-    return (_checksums(cache[at], positions) == sums[at]) | (slots < 0)
+    check(cache, sums, slots, places, positions)
+    found = _checksums(cache[slots.clamp(min=0)], positions)
+    return (found == sums[places.clamp(min=0)]) | (slots < 0)
 
 
 def _checksums(rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,14 @@ def rope_table(
 
     A pair is (i, i + head_dim / 2), or (2i, 2i + 1) when `interleaved`.
     """
-    angles = torch.arange(positions, dtype=torch.float64)[:, None] * frequencies.to(torch.float64)
+    return rope_rows(frequencies, torch.arange(positions), dtype, interleaved)
+
+
+def rope_rows(
+    frequencies: torch.Tensor, positions: torch.Tensor, dtype: torch.dtype, interleaved: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows of `rope_table` at these positions [n], on their device."""
+    angles = positions.to(torch.float64)[:, None] * frequencies.to(positions.device, torch.float64)
     cos, sin = (angles.cos(), angles.cos()), (-angles.sin(), angles.sin())
     both = [torch.stack(p, -1).flatten(-2) if interleaved else torch.cat(p, -1) for p in (cos, sin)]
     return both[0].unsqueeze(1).to(dtype), both[1].unsqueeze(1).to(dtype)

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pdctl.errors import LockedError, PdctlError
-from pdctl.fleet.model import Fleet
+from pdctl.fleet.model import Engine, Fleet
 from pdctl.flows import admin
 from pdctl.flows.admission import abort
 from pdctl.flows.changing import changing
 from pdctl.flows.co_restart.states import LOAD
 from pdctl.flows.context import Context, Say
+from pdctl.flows.relink import EDGE, relink_now, unlinked
 from pdctl.flows.restart import co_restart_now, restart_unit_now
 from pdctl.flows.supervise.prove import prove
 from pdctl.flows.supervise.switch import pause_of
@@ -82,6 +83,8 @@ def _call(decision: Decision) -> Call:
             words: tuple[str, ...] = ("restart", "--co", decision.target, "--yes")
         case Act.RESTART:
             words = ("restart", decision.target, "--yes")
+        case Act.RELINK:
+            words = ("relink", *decision.target.split(EDGE), "--yes")
         case Act.ABORT:
             return Call(f"abort {decision.request}")
         case Act.CORDON:
@@ -98,6 +101,8 @@ def _ask_again(ctx: Context, decision: Decision, terms: Terms) -> None:
         terms.lease()
     except LockedError as error:
         raise Refused("no_lease", error.message) from None
+    if decision.act is Act.RELINK and not unlinked(ctx, *_edge(ctx, decision)):
+        raise Refused("linked", f"{decision.target} is linked.")
     if not decision.proof:
         return
     proof = prove(ctx, ctx.fleet.cells[decision.cell], terms.canary)
@@ -108,6 +113,12 @@ def _ask_again(ctx: Context, decision: Decision, terms: Terms) -> None:
         raise Refused(
             "last_cell", f"Cell {decision.cell} serves in part and no other cell is healthy: {proof.words()}."
         )
+
+
+def _edge(ctx: Context, decision: Decision) -> tuple[Engine, Engine]:
+    """(prefill, decode) of a target that is an edge."""
+    prefill, decode = decision.target.split(EDGE)
+    return ctx.fleet.engine(prefill), ctx.fleet.engine(decode)
 
 
 def _do(ctx: Context, journal: Journal, decision: Decision) -> Outcome:
@@ -124,6 +135,9 @@ def _do(ctx: Context, journal: Journal, decision: Decision) -> Outcome:
         case Act.RESTART:
             restart_unit_now(ctx, fleet.unit(decision.target), LOAD)
             return Outcome("done", f"{decision.target} is ready", journal.id)
+        case Act.RELINK:
+            seconds = relink_now(ctx, *_edge(ctx, decision))
+            return Outcome("done", f"linked anew in {seconds:.1f} s, and a canary passed", journal.id)
         case Act.ABORT:
             abort(ctx, decision.request)
             return Outcome("done", f"{decision.request} was ended", journal.id)

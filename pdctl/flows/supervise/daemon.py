@@ -40,8 +40,9 @@ def roster(fleet: Fleet) -> Roster:
     """What the supervisor looks after, as the fleet file has it."""
     cells = {name: tuple(e.name for e in cell.engines) for name, cell in fleet.cells.items()}
     roles = {unit.name: unit.role for unit in fleet.units()}
-    paired = (name for name, cell in fleet.cells.items() if mixed(cell) or _legacy(cell.engines))
-    return Roster(cells, roles, frozenset(paired))
+    paired = {name for name, cell in fleet.cells.items() if mixed(cell) or _legacy(cell.engines)}
+    # What such a cell keeps of a dead life outlasts a link, and other kinds have no verb for it.
+    return Roster(cells, roles, frozenset(paired), frozenset(cells) - paired)
 
 
 def _legacy(engines: tuple[Engine, ...]) -> bool:

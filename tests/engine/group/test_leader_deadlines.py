@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Still:
     """A leader that is turned by hand and whose model never runs."""
 
-    max_model_len, eos = 64, ()
+    max_model_len, eos, digest = 64, (), ""
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.out, settings = clock, list[Out](), Settings.from_env({})

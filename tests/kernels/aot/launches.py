@@ -82,8 +82,8 @@ def _index(heads: int) -> None:
 def _index_k() -> None:
     cache, sums = empty(1 << 16, 128), empty(1 << 16, dtype=I32)
     slots, positions = empty(64, dtype=torch.int64), empty(64, dtype=I32)
-    index_k.write_index_k(cache, sums, empty(64, 128), slots, positions)
-    index_k.verify_index_k(cache, sums, slots, positions)
+    index_k.write_index_k(cache, sums, empty(64, 128), slots, slots, positions)
+    index_k.verify_index_k(cache, sums, slots, slots, positions)
 
 
 def _compress(ratio: int, dim: int, overlap: bool) -> None:

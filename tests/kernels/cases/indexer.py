@@ -68,7 +68,7 @@ def logits_cases() -> Iterator[Case]:
 
 
 def index_k_cases() -> Iterator[Case]:
-    slots = torch.tensor([5, 0, -1, 19, 7])
+    slots, places = torch.tensor([5, 0, -1, 19, 7]), torch.tensor([2, 19, -1, 0, 11])
     positions = _int32([100, 3, 9, 1 << 20, 4])
 
     def stored(stage: Stage) -> None:
@@ -76,18 +76,18 @@ def index_k_cases() -> Iterator[Case]:
             (poisoned(20, 24, dtype=torch.bfloat16), torch.zeros(20, dtype=torch.int32)) for _ in "ab"
         )
         for rows in (normal(5, 24), normal(5, 24, seed=1).bfloat16()):
-            index_k.write_index_k(*want, rows, slots, positions)
+            index_k.write_index_k(*want, rows, slots, places, positions)
             at = stage.put(*found)
-            stage.kernel.write_index_k(*at, *stage.put(rows, slots, positions))
+            stage.kernel.write_index_k(*at, *stage.put(rows, slots, places, positions))
             for a, b in zip(at, want, strict=True):
                 same(a, b)
 
     def checked(stage: Stage) -> None:
         cache, sums = torch.zeros(20, 24, dtype=torch.bfloat16), torch.zeros(20, dtype=torch.int32)
-        index_k.write_index_k(cache, sums, normal(5, 24), slots, positions)
+        index_k.write_index_k(cache, sums, normal(5, 24), slots, places, positions)
         cache[19, 23] += 1
         cache[7] = cache[5]
-        found = stage.kernel.verify_index_k(*stage.put(cache, sums, slots, positions))
+        found = stage.kernel.verify_index_k(*stage.put(cache, sums, slots, places, positions))
         same(found.to(torch.int8), torch.tensor([1, 1, 1, 0, 0], dtype=torch.int8))
 
     yield Case("rows and their checksums", stored)

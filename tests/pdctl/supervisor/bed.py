@@ -72,6 +72,7 @@ class Bed:
     policy: PolicyFile = field(default_factory=policy)
     cells: Sequence[str] = ("a", "b")
     pairs: frozenset[str] = frozenset()
+    relinks: frozenset[str] = frozenset()
     more: Mapping[str, Sequence[str]] = field(default_factory=dict)  # cell -> engines beside the pair
     clock: Virtual = field(default_factory=Virtual)
 
@@ -83,7 +84,8 @@ class Bed:
         """A supervisor that begins now, over the same file."""
         self.names = {c: (f"prefill-{c}", f"decode-{c}", *self.more.get(c, ())) for c in self.cells}
         roles = {name: name.partition("-")[0] for names in self.names.values() for name in names}
-        self.ward = Ward(Roster(self.names, roles, self.pairs), self.policy, self.clock, self.store)
+        known = Roster(self.names, roles, self.pairs, self.relinks)
+        self.ward = Ward(known, self.policy, self.clock, self.store)
         return self.ward
 
     def state(self, cell: str = "a") -> State:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -283,6 +284,54 @@ def test_what_is_not_certain_is_acted_on_only_with_proof(bed: Bed) -> None:
     bed.quiet(finding("PD202", subject="decode-a", certain=False), seconds=200)
     assert bed.state() is State.PERSON
     assert bed.until(finding("PD510", cell="b", certain=False))[1].proof
+
+
+UNLINKED: dict[str, Any] = {"ready": False, "not_ready": ("no prefill is linked",), "peers": ()}
+
+
+@pytest.fixture
+def linkable(tmp_path: Path) -> Bed:
+    made = Bed(tmp_path, relinks=frozenset({"a"}))
+    made.quiet(seconds=30)
+    return made
+
+
+def test_an_edge_whose_ends_are_well_is_linked_anew_before_anything_else(linkable: Bed) -> None:
+    case, decision = linkable.until(APART, decode_a=UNLINKED)
+    assert (decision.act, decision.target, decision.proof) == (Act.RELINK, "prefill-a -> decode-a", False)
+    linkable.act(case, decision)
+    linkable.quiet(seconds=90)
+    assert linkable.state() is State.SERVING and len(linkable.store.actions()) == 1
+
+
+def test_what_a_new_link_did_not_mend_is_co_restarted_when_that_is_due(linkable: Bed) -> None:
+    """A try that failed has changed nothing, so what was confirmed stays confirmed."""
+    case, decision = linkable.until(APART, decode_a=UNLINKED)
+    began = linkable.clock.now()
+    linkable.act(case, decision, "failed", seconds=20.0)
+    assert linkable.until(APART, decode_a=UNLINKED)[1].act is Act.CO_RESTART
+    assert linkable.clock.now() - began <= 45 + 2 * EVERY, "after 90 s in all"
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        SILENT,
+        UNLINKED | {"status": "draining"},
+        UNLINKED | {"snapshot_age": 9.0},
+    ],
+    ids=["silent", "leaving", "publishes nothing"],
+)
+def test_an_edge_with_an_end_that_is_not_well_is_not_linked_anew(
+    linkable: Bed, decode: dict[str, Any]
+) -> None:
+    assert linkable.until(APART, decode_a=decode)[1].act is Act.CO_RESTART
+
+
+def test_what_keeps_a_dead_life_and_what_knows_no_verb_is_not_linked_anew(linkable: Bed) -> None:
+    """Cell b: of another kind, or in legacy-bootstrap mode."""
+    other = finding("PD501", cell="b")
+    assert linkable.until(other)[1].act is Act.CO_RESTART
 
 
 def test_a_side_that_must_not_be_restarted_alone_is_restarted_with_its_cell(tmp_path: Path) -> None:

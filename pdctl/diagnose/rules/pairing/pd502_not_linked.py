@@ -46,7 +46,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     the prefill's bootstrap port or the advertised address is wrong; if it times out, a firewall.
 
     What to do: read the peer's error in the evidence; check the bootstrap port and address with
-    `pdctl logs` of the decode, which dials; then restart the decode.
+    `pdctl logs` of the decode, which dials. Where both are well, `pdctl relink PREFILL DECODE` drops what
+    they hold of each other and links them anew; if that does not help, restart the pair.
     """
     for prefill, decode in facts.edges():
         lines = [line for line in (_gone(decode, prefill), _gone(prefill, decode)) if line]

@@ -1,0 +1,86 @@
+"""A batch as rows of tokens: what every model needs of a step before it plans its own attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from engine.core.types import Batch, Slice
+
+
+class Run(NamedTuple):
+    """Rows first..last of a step are positions start..start+last-first of the sequence with these pages."""
+
+    first: int
+    last: int
+    start: int
+    pages: list[int]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Token rows in this order: one per decoding sequence, then each prefilling run, then padding.
+
+    `tokens`, `positions` int64 [rows]; `real` rows are not padding; `sampled` int64 rows whose logits are
+    wanted, in the order of the batch's slices.
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    real: int
+    runs: tuple[Run, ...]
+    sampled: torch.Tensor
+
+
+class Bounds(NamedTuple):
+    """What a slice must keep to: the model's window and vocabulary, the pool's pages and their tokens.
+
+    Of each sequence's pages the first `state_pages` hold no tokens.
+    """
+
+    window: int
+    vocab: int
+    pages: int
+    page_size: int
+    state_pages: int = 0
+
+
+def order(batch: Batch, bounds: Bounds, least: int, device: torch.device) -> Rows:
+    """The batch's rows, at least `least`. ValueError for a slice that is empty or out of bounds."""
+    ordered = sorted(range(len(batch.slices)), key=lambda i: len(batch.slices[i].tokens) != 1)
+    tokens: list[int] = []
+    positions: list[int] = []
+    runs: list[Run] = []
+    last_row: dict[int, int] = {}
+    for i in ordered:
+        s = batch.slices[i]
+        check(s, bounds)
+        runs.append(Run(len(tokens), len(tokens) + len(s.tokens), s.start, s.pages))
+        tokens += s.tokens
+        positions += range(s.start, s.start + len(s.tokens))
+        last_row[i] = len(tokens) - 1
+    real = len(tokens)
+    padding = [0] * max(0, least - real)
+    sampled = [last_row[i] for i, s in enumerate(batch.slices) if s.sample]
+    return Rows(
+        torch.tensor(tokens + padding, device=device),
+        torch.tensor(positions + padding, device=device),
+        real,
+        tuple(runs),
+        torch.tensor(sampled, dtype=torch.int64, device=device),
+    )
+
+
+def check(s: Slice, bounds: Bounds) -> None:
+    """ValueError for a slice that is empty, past the last position, without its pages or no tokens."""
+    stop = s.start + len(s.tokens)
+    if not s.tokens or s.start < 0 or stop > bounds.window:
+        raise ValueError(f"a slice of {len(s.tokens)} tokens at {s.start} is outside 0..{bounds.window}")
+    if (len(s.pages) - bounds.state_pages) * bounds.page_size < stop:
+        raise ValueError(f"{len(s.pages)} pages do not cover positions up to {stop - 1}")
+    if not 0 <= min(s.tokens) <= max(s.tokens) < bounds.vocab:
+        raise ValueError(f"a token is outside 0..{bounds.vocab - 1}")
+    if not 0 <= min(s.pages) <= max(s.pages) < bounds.pages:
+        raise ValueError(f"a page is outside 0..{bounds.pages - 1}")

@@ -1,0 +1,127 @@
+"""Prefix reuse in a whole engine: less is computed, and every bit of every answer is what it was without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.group import document
+from engine.group.leader import admin
+from tests.engine.group.solo import PAGE, Solo
+from tests.engine.models.tiny import build
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny-llama")
+    build("llama", path)
+    return path
+
+
+def text(length: int, seed: int = 0) -> list[int]:
+    return torch.randint(8, 100, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_a_growing_conversation_pays_for_what_is_new(folder: Path) -> None:
+    with_, without = Solo(folder), Solo(folder, PD_PREFIX_CACHE="0")
+    history = text(30)
+    for turn in range(4):
+        answers = [solo.ask(f"t{turn}", history) for solo in (with_, without)]
+        assert answers[0] == answers[1]
+        before, history = len(history), history + answers[0] + text(9, turn + 1)
+        assert with_.leader.life.pages.cached >= before // PAGE - 1
+    assert same(with_.logits, without.logits), "not the same bits"
+    assert with_.computed < without.computed / 2
+    counters = with_.leader.document()["counters"]
+    assert counters["prefix_tokens"] - counters["prefix_tokens_hit"] == with_.computed - 4 * 5
+    assert without.leader.document()["counters"]["prefix_tokens_hit"] == 0
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_whatever_is_shared_and_however_it_is_cut_the_bits_are_the_same(
+    folder: Path, data: st.DataObject
+) -> None:
+    """Prompts that begin alike, budgets that cut them anywhere, a pool that evicts."""
+    budget = data.draw(st.integers(4, 40))
+    pages = data.draw(st.integers(24, 60))
+    with_ = Solo(folder, pages=pages, budget=budget)
+    for at in range(data.draw(st.integers(2, 5))):
+        own = data.draw(st.integers(1, 70))
+        common = data.draw(st.integers(0, own))
+        prompt = text(70)[:common] + text(own - common, at)
+        alone = Solo(folder, pages=64, PD_PREFIX_CACHE="0")
+        with_.logits.clear()
+        assert with_.ask(f"r{at}", prompt, 3) == alone.ask("r", prompt, 3)
+        assert same(with_.logits[-3:], alone.logits[-3:])
+        state = document.pages(with_.leader.life)
+        assert state["free"] == state["total"] and state["held"] == state["quarantined"] == 0
+
+
+def test_requests_that_run_at_once_share_and_are_counted_once(folder: Path) -> None:
+    solo = Solo(folder, budget=64)
+    prompt = text(41)
+    solo.submit("a", prompt, max_tokens=9)
+    solo.turn()
+    solo.submit("b", prompt, max_tokens=9)
+    solo.turn()
+    life = solo.leader.life
+    assert set(life.pages.pages("a")) & set(life.pages.pages("b")) == set(life.pages.pages("a")[:9])
+    state = document.pages(life)
+    assert state["held"] == life.pages.span(["a", "b"]) == state["total"] - state["free"]
+    life.abort("a", None, "client")
+    life.pages.check()
+    solo.finish()
+    assert solo.tokens("b")[:2] == solo.tokens("a")[:2]
+    assert document.pages(life)["held"] == 0
+
+
+def test_a_preempted_request_finds_its_prompt_again(folder: Path) -> None:
+    """Two that do not fit together end with the answers they have alone."""
+    solo = Solo(folder, pages=17, budget=64)
+    alone = {name: Solo(folder).ask(name, text(20, seed), 20) for seed, name in enumerate("ab")}
+    for seed, name in enumerate("ab"):
+        solo.submit(name, text(20, seed), max_tokens=20)
+    solo.finish()
+    assert solo.leader._scheduler.preemptions > 0
+    assert {name: solo.tokens(name) for name in "ab"} == alone
+
+
+def test_the_switch(folder: Path) -> None:
+    """PD_PREFIX_CACHE, live: off, nothing is looked up and nothing is kept."""
+    solo = Solo(folder)
+    solo.ask("a", text(40))
+    admin(solo.leader, "timeouts", {"prefix": 0})
+    solo.computed = 0
+    solo.ask("b", text(40), 1)
+    assert solo.computed == 40
+    assert admin(solo.leader, "flush", {}) == {"pages": 10}
+    solo.ask("c", text(40), 1)
+    assert solo.leader.life.pages.cached == 0
+    admin(solo.leader, "timeouts", {"PD_PREFIX_CACHE": 1})
+    solo.ask("d", text(40), 1)
+    solo.computed = 0
+    solo.ask("e", text(40), 1)
+    assert solo.computed == 40 - 9 * PAGE
+
+
+def test_pages_that_were_found_corrupt_are_given_to_nobody_else(folder: Path) -> None:
+    solo = Solo(folder)
+    solo.submit("a", text(40), max_tokens=50)
+    solo.turn()
+    (seq,) = solo.leader.life.sequences.values()
+    solo.leader.life.fail(seq, "kv_corrupt", "as a transfer would say")
+    assert document.pages(solo.leader.life)["cached"] == 0
+    solo.computed = 0
+    solo.ask("b", text(40), 1)
+    assert solo.computed == 40
+
+
