@@ -93,7 +93,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """What a KV page looks like; equal on both sides of an edge, but for page size and heads of a rank.
 
     A page of a rank is one contiguous block [kv_head, layer, k/v, slot, dim]. Ranks share out the heads, or
-    each holds all of them when the cache is `replicated`, as the latent one of MLA is.
+    each holds all of them when the cache is `replicated`. The block is `opaque` where the model lays it out
+    itself, as the families with latent or compressed entries do: `head_dim` times `itemsize` is then its
+    size by `page_size` and 2, it moves whole, so that page sizes are equal, and of a sequence's pages the
+    first `state_pages` hold what it keeps of its latest tokens only, and change with each of them.
     """
 
     layers: int
@@ -102,6 +105,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     page_size: int
     itemsize: int
     replicated: bool = False
+    opaque: bool = False
+    state_pages: int = 0
 
     @property
     def chunks(self) -> int:
@@ -112,6 +117,10 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     def head_bytes(self) -> int:
         """Bytes of one KV head of one page, over all layers."""
         return self.chunks * self.page_size * self.head_dim * self.itemsize
+
+    def heads(self, tp: int, rank: int) -> tuple[int, int]:
+        """Half-open range of the KV heads that a rank of `tp` holds."""
+        return (0, self.kv_heads) if self.replicated else split_heads(self.kv_heads, tp, rank)
 
 
 def split_heads(kv_heads: int, tp: int, rank: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from engine.cache.pages import PageAllocator
 from engine.cache.prefix import Prefixes
 from engine.core.errors import RequestError
 from engine.core.settings import Settings
-from engine.core.types import Batch, FirstToken, Request, Sampled, Sampling
+from engine.core.types import Batch, FirstToken, Request, Sampled, Sampling, Shape
 from engine.faults import Faults
 from engine.group import document
 from engine.group.lifecycle import Lifecycle
@@ -35,6 +35,7 @@ class Runner(Protocol):
     max_model_len: int
     eos: tuple[int, ...]
     digest: str
+    shape: Shape
 
     def run(self, batch: Batch) -> torch.Tensor | None: ...
 
@@ -89,8 +90,12 @@ class Leader:
         )
 
     def _reuses(self) -> bool:
-        """Whether prompts share what they begin with. A decode computes none, and its KV comes in whole."""
-        return self.config.role != "decode" and self.settings["prefix"] > 0
+        """Whether prompts share what they begin with.
+
+        A decode computes none, and its KV comes in whole. Pages of state are of one moment of one sequence.
+        """
+        whole = self.config.role != "decode" and not self._runner.shape.state_pages
+        return whole and self.settings["prefix"] > 0
 
     # from any thread --------------------------------------------------------------------------------
 

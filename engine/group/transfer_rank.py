@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from engine.core.errors import Exit
 from engine.core.ids import agent_name
-from engine.core.types import split_heads
 from engine.group.messages import EngineConfig
 from engine.runner import ModelRunner
 from engine.transfer.agent import AgentThread
@@ -28,7 +27,7 @@ def start_agent(
         rank=rank,
         pool=runner.pool,
         shape=runner.shape,
-        heads=split_heads(runner.shape.kv_heads, config.tp, rank),
+        heads=runner.shape.heads(config.tp, rank),
         report=report,
         crashed=lambda error: os._exit(Exit.INTERNAL),
     )

@@ -12,7 +12,7 @@ NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
 class Mlp:
-    """`sizes`: hidden, intermediate; `names`: of gate, up and down below `prefix`; `limit`: see GateUpLinear."""
+    """`sizes`: hidden, intermediate; `names`: of gate, up and down below `prefix`; `limit`: as below."""
 
     def __init__(
         self,

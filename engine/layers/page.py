@@ -31,7 +31,7 @@ class Section:
 
 
 class PageLayout:
-    """Sections of entries and of rings for pages of `page_size` tokens; `rings[i].rows` is a ring's length."""
+    """Sections of entries and of rings for pages of `page_size` tokens; of a ring `rows` is its length."""
 
     def __init__(self, page_size: int, entries: list[Section], rings: list[Section]) -> None:
         every = [*entries, *rings]
@@ -90,7 +90,7 @@ class PageLayout:
         return pages * self.per_page(name) + self._first[name] + at % self._sections[name].rows
 
     def ring(self, name: str, layer: int, pages: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        """Rows in `table` of a ring's places `at` int64 [n]; pages int64 [n, state_pages] are each one's own."""
+        """Rows in `table` of a ring's places `at` int64 [n]; pages int64 [n, state_pages] are each one's."""
         page, row = (t[layer].to(at.device) for t in self._rings[name])
         place = at % page.shape[0]
         return pages.gather(1, page[place][:, None]).squeeze(1) * self.per_page(name) + row[place]

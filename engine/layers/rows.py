@@ -33,6 +33,19 @@ class Rows:
     runs: tuple[Run, ...]
     sampled: torch.Tensor
 
+    def each(self, values: list[list[int]]) -> torch.Tensor:
+        """int64 [real, n]: of each row what its run has, filled up with 0 where that is shorter."""
+        width, device = max(map(len, values)), self.tokens.device
+        table = torch.tensor([own + [0] * (width - len(own)) for own in values], device=device)
+        counts = torch.tensor([run.last - run.first for run in self.runs], device=device)
+        return table.repeat_interleave(counts, 0)
+
+    def pages(self, page_size: int, state_pages: int = 0) -> torch.Tensor:
+        """int64 [real, n]: each row's pages that hold its sequence's tokens up to the run's end."""
+        ends = [run.start + run.last - run.first for run in self.runs]
+        lists = zip(self.runs, ends, strict=True)
+        return self.each([run.pages[state_pages : state_pages - (-end // page_size)] for run, end in lists])
+
 
 class Bounds(NamedTuple):
     """What a slice must keep to: the model's window and vocabulary, the pool's pages and their tokens.

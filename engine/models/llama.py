@@ -11,6 +11,7 @@ from engine.layers.moe import Moe
 from engine.layers.norm import Embedding, RmsNorm
 from engine.layers.shard import Shard
 from engine.layers.step import Step
+from engine.models.head import sampled_logits
 from engine.weights import Checkpoint, ModelConfig
 
 
@@ -56,11 +57,4 @@ class Llama:
         x = self._embed(step.tokens)
         for block in self._blocks:
             x = block(x, pool, step)
-        wanted = step.sampled.shape[0]
-        if wanted == 0:
-            return None
-        picked = step.sampled
-        if wanted < self.rows:
-            picked = torch.cat((picked, picked[-1:].expand(self.rows - wanted)))
-        logits = self._head(self._norm(x.index_select(0, picked)))
-        return None if logits is None else logits[:wanted]
+        return sampled_logits(x, step.sampled, self._norm, self._head, self.rows)

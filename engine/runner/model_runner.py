@@ -7,23 +7,21 @@ from pathlib import Path
 import torch
 
 from engine.core.errors import ConfigError, ModelError
-from engine.core.types import Batch, Shape, Slice
+from engine.core.types import Batch, Slice
 from engine.layers.shard import Comm, Shard
-from engine.models import Llama
-from engine.runner.planning import Planner
-from engine.runner.pool import allocate_pool
+from engine.runner.family import family_of
 from engine.runner.tuning import Tuning
 from engine.weights import Checkpoint, ModelConfig, model_digest
-from engine.weights.rope import scaled_frequencies
-from kernels.ops.rope import rope_table
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class ModelRunner:
-    """`pool` is [pages, local KV heads, layers, 2, page_size, head_dim], contiguous and zero-filled.
+    """`pool` is [pages, local KV heads, layers, 2, page_size, head_dim], contiguous and zero-filled; bytes in
+    those dimensions where the model lays out its pages.
 
-    `shape` describes a page of the whole model, `streams` are what its work is launched on. ModelError when the folder cannot be served like this.
+    `shape` describes a page of the whole model, `streams` are what its work is launched on. ModelError when
+    the folder cannot be served like this.
     """
 
     def __init__(
@@ -48,42 +46,22 @@ class ModelRunner:
         where, kind = _device(device), DTYPES[dtype]
         config = ModelConfig.load(model_dir)
         shard = Shard.of(config, comm, kind, where)
-        with torch.inference_mode():
-            self._model = Llama(Checkpoint(model_dir), config, shard)
-            frequencies = scaled_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
-            cos, sin = rope_table(frequencies, config.max_position, kind)
-        # Outside inference mode, so that transfers and tests may write into it anywhere.
-        local = shard.kv_heads[1] - shard.kv_heads[0]
-        self.pool = allocate_pool((pages, local, config.layers, 2, page_size, config.head_dim), kind, where)
         tuning = tuning or Tuning()
         self.streams = tuning.streams(where)
-        self._planner = Planner(
-            self.pool,
-            cos.to(where),
-            sin.to(where),
-            self._model.rows,
-            config.vocab_size,
-            tuning.workspace(config, shard),
-            tuning.target_ctas,
-        )
-        self.shape = Shape(
-            layers=config.layers,
-            kv_heads=config.kv_heads,
-            head_dim=config.head_dim,
-            page_size=page_size,
-            itemsize=kind.itemsize,
-        )
+        family = family_of(Checkpoint(model_dir), config, shard, page_size, pages, tuning)
+        self._model, self.pool, self._planner, self.shape = family
         self._folder = model_dir
         self.max_model_len = config.max_position
         self.digest = model_digest(model_dir)
         self.eos = config.eos
 
     def prove(self) -> None:
-        """One step in the last page, which belongs to nobody: ModelError when what it gives is no number.
+        """One step in the last pages, before they are anybody's: ModelError when what it gives is no number.
 
         Every rank calls it. Damaged weights can be finite numbers, each by itself.
         """
-        pages = [self.pool.shape[0] - 1]
+        last = self.pool.shape[0]
+        pages = list(range(last - 1 - self.shape.state_pages, last))
         logits = self.run(Batch(0, [Slice([0], 0, pages, sample=True)]))
         if logits is not None and not logits.isfinite().all():
             raise ModelError(

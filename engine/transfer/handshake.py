@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from engine.transfer.commands import AgentInfo
-from engine.transfer.layout import REPLICATED, covers, unit_of
+from engine.transfer.layout import OPAQUE, REPLICATED, covers, unit_of
 from engine.transfer.messages import VERSION, Hello, Refuse, Welcome
 
 # Equal on both sides; of the two page sizes one must divide the other. `tp` is carried too and may differ.
@@ -116,6 +116,9 @@ def refusal(intro: Hello | Welcome, me: Identity, token: bytes, my_nonce: bytes)
     if not isinstance(theirs, int) or not isinstance(ours, int) or unit_of(theirs, ours) is None:
         text = f"page_size of {intro.instance} is {theirs}, of {me.instance} it is {ours}: "
         return Refuse("peer_incompatible", "page_size", text + "neither is a multiple of the other.")
+    if theirs != ours and me.fingerprint.get("layout") == OPAQUE:
+        text = f"page_size of {intro.instance} is {theirs}, of {me.instance} it is {ours}: "
+        return Refuse("peer_incompatible", "page_size", text + "pages of this model move whole.")
     return _agents_refusal(intro, me)
 
 
@@ -124,7 +127,8 @@ def _agents_refusal(intro: Hello | Welcome, me: Identity) -> Refuse | None:
     ranks = [a.rank for a in intro.agents]
     if ranks != list(range(len(ranks))) or not isinstance(heads, int):
         return Refuse("peer_incompatible", "agents", f"{intro.instance} lists ranks {ranks}.")
-    if not covers(heads, [a.heads for a in intro.agents], me.fingerprint.get("layout") == REPLICATED):
+    whole = me.fingerprint.get("layout") in (REPLICATED, OPAQUE)
+    if not covers(heads, [a.heads for a in intro.agents], whole):
         return Refuse(
             "peer_incompatible", "agents", f"The ranks of {intro.instance} do not share {heads} heads."
         )

@@ -16,11 +16,14 @@ import numpy.typing as npt
 
 from engine.core.types import Shape
 
-# Names of the layouts in a fingerprint: ranks share out the heads, or each holds all of them.
-HEAD_MAJOR, REPLICATED = "head-major-1", "replicated-1"
+# Names of the layouts in a fingerprint: ranks share out the heads, or each holds all of them, in blocks of
+# heads or in a block that only the model can read.
+HEAD_MAJOR, REPLICATED, OPAQUE = "head-major-1", "replicated-1", "opaque-1"
 
 
 def layout_name(shape: Shape) -> str:
+    if shape.opaque:
+        return OPAQUE
     return REPLICATED if shape.replicated else HEAD_MAJOR
 
 

@@ -40,6 +40,10 @@ class Checkpoint:
     def names(self) -> set[str]:
         return set(self._where)
 
+    def first(self, *names: str) -> str:
+        """Which of these names a tensor has here; the first of them when there is none."""
+        return next((name for name in names if name in self._where), names[0])
+
     def whole(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         return self._read(name, shape, slice(None))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 from types import FrameType
@@ -22,6 +23,8 @@ def command(ctx: typer.Context) -> Exit:
     SIGHUP reads policy.toml and the fleet file again; SIGTERM lets an act under way end first.
     """
     s = session(ctx)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # a large fleet is a connection or two an engine
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     service = Service(s.fleet, _say, tell, lambda path: page(judge_bundle(path)))
 
     def on(number: int, frame: FrameType | None) -> None:

@@ -11,6 +11,7 @@ from pdctl.adapters.traces import Stack, Traces
 _COLLECTIVE = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|ncclDevKernel|ncclKernel", re.I
 )
+_PAIR = re.compile(r"^(?:i?send|i?recv)\w* ")
 # Frames of libraries: the call site is the first frame outside of them.
 _LIBRARY = re.compile(r"torch/|torch\.|c10d|nccl|gloo|libc|pthread|threading\.py|selectors\.py")
 _MAIN = re.compile(r"main", re.I)
@@ -22,10 +23,14 @@ _RECEIVE = re.compile(
 
 @dataclass(frozen=True)
 class Site:
-    """`collective` is the frame that waits, "" when it is in none; `place` the code that called it."""
+    """`collective` is the frame that waits, "" when it is in none; `place` the code that called it.
+
+    `neighbour`: it waits for one other rank, in a send or a receive; which rank is odd that does not say.
+    """
 
     collective: str
     place: str
+    neighbour: bool = False
 
 
 def site(stack: Stack) -> Site:
@@ -33,7 +38,8 @@ def site(stack: Stack) -> Site:
     waits = next((f for f in stack.frames if _COLLECTIVE.search(f.split(" (")[0]) and _LIBRARY.search(f)), "")
     outside = [f for f in stack.frames if not _LIBRARY.search(f)]
     callers = [f for f in outside if f != waits]
-    return Site(waits, callers[0] if callers else (outside or stack.frames)[0])
+    pair = not waits and any(_PAIR.search(f) and _LIBRARY.search(f) for f in stack.frames)
+    return Site(waits, callers[0] if callers else (outside or stack.frames)[0], pair)
 
 
 def sites(traces: Traces) -> dict[Site, list[str]]:

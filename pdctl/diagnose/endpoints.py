@@ -19,6 +19,7 @@ _FORMS = tuple(
         r"\[(?P<host>[A-Za-z0-9][\w.:-]*)\]:(?P<port>\d{2,5})\b",
         r"\b(?P<host>\d{1,3}(?:\.\d{1,3}){3}):(?P<port>\d{2,5})\b",
         r"\b(?P<host>localhost|[A-Za-z][\w-]*(?:\.[\w-]+)*)(?<!\.py)(?<!\.rs)(?<!\.cc)(?<!\.go)(?<!\.cpp)"
+        r"(?<!\.c)(?<!\.h)(?<!\.cu)(?<!\.hpp)"
         r":(?P<port>\d{3,5})\b(?!:)",
         r"\bport:? ?(?P<port>\d{2,5})\b(?P<host>)",
         r":(?P<port>\d{4,5})\)(?P<host>)",

@@ -187,13 +187,32 @@ class Change:
 
 @dataclass(frozen=True)
 class HalfWay:
-    """The newest run, where it is a co-restart of `cell` that was not ended; `state`: failed, interrupted or
-    died.
+    """The newest run, where it stops and starts engines and was not ended: a co-restart of `cell`, or with
+    `cell` "" a deploy or a rollback. `state`: failed, interrupted or died; `command`: the words behind pdctl.
     """
 
     run: str
     cell: str
     state: str
+    command: str = ""
+
+    def concerns(self, cell: str) -> bool:
+        return self.cell in ("", cell)
+
+    @property
+    def verb(self) -> str:
+        """What runs it once more, from what is true then."""
+        return f"pdctl restart --co {self.cell}" if self.cell else "pdctl deploy"
+
+    @property
+    def words(self) -> str:
+        """The begin of a sentence."""
+        how = {"failed": "failed", "died": "died"}.get(self.state, "was interrupted")
+        return f"Run {self.run} (pdctl {self.command}) {how}" if self.command else f"Run {self.run} {how}"
+
+    @property
+    def record(self) -> str:
+        return f"run {self.run}: {self.state}; `pdctl resume {self.run}` goes on with it"
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ _NEAR = 30.0  # seconds
 _HEAD = re.compile(
     r"^\[\d{10}\.\d+\].{0,80}? UCX +\w+ +"
     r"|^\[[\d/:-]+\] \[TRT-LLM\](?: \[RANK \d+\])? \[E\] "
-    r"|^.{0,120}?\b(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\b[:\s|\]]*"
+    r"|^.{0,120}?\b(?:ERROR|FATAL|CRITICAL|WARN(?:ING)?)\b[:\s|\]]*(?:\d\d-\d\d [\d:]{8} \[[\w./]+:\d+\] )?"
     r"|^.{0,100}?\.(?:cpp|cc|cu|c|h|py):\d+[\]:)\s]+"
 )
 
@@ -114,6 +114,28 @@ def told(event: Event) -> str:
     name = event.values.get("type", "").rpartition(".")[2]
     message = event.values.get("message", "").strip()
     return f"{name}: {message}" if message else name
+
+
+# Frames of the language and its libraries: the place is the innermost one outside of them.
+_NOT_OURS = re.compile(r"/lib(?:64)?/python3\.\d+/(?!site-|dist-)|/(?:torch|asyncio|concurrent)/|<frozen")
+_TRACE = 60  # lines of one traceback
+
+
+def place(traces: Traces, event: Event) -> tuple[str, list[Event]]:
+    """("_read_blocks (nixl_connector.py:2188)", its lines): where an exception was raised, ("", []) unknown.
+
+    The lines are the frame and, where it is an assertion without words, what it asserts.
+    """
+    begun = max((e.order for e in traces.of("process.traceback") if e.order <= event.order), default=0)
+    inside = range(max(begun, event.order - _TRACE), event.order)
+    frames = [e for e in traces.of("process.place") if e.order in inside]
+    frame = next((e for e in reversed(frames) if not _NOT_OURS.search(e.values["file"])), None)
+    if frame is None:
+        return "", []
+    file = frame.values["file"].rpartition("/")[2]
+    asserted = [e for e in traces.of("process.asserted") if frame.order < e.order < event.order]
+    words = [] if event.values.get("message") else asserted[-1:]
+    return f"{frame.values.get('function', 'a module')} ({file}:{frame.values['line']})", [*words, frame]
 
 
 def signature(event: Event) -> str:

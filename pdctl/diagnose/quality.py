@@ -15,8 +15,10 @@ def scores(facts: Facts) -> list[tuple[float, Event]]:
     """(accuracy 0 to 1, line), in the order they were measured."""
     found = []
     for event in facts.events("answer.accuracy"):
-        value = float(event.values["value"].rstrip("."))
-        found.append((value / 100 if "percent" in event.values or value > 1 else value, event))
+        for name in ("value", "other"):
+            if name in event.values:
+                value = float(event.values[name].rstrip("."))
+                found.append((value / 100 if "percent" in event.values or value > 1 else value, event))
     return found
 
 

@@ -19,7 +19,8 @@ def lines(finding: Finding) -> tuple[str, str]:
     """What is wrong, and what to do about it."""
     place = f"{finding.place}: " if finding.place else ""
     units = f" [{', '.join(finding.units)}]" if finding.units else ""
-    return f"{place}{finding.name} {finding.says}.{units}", finding.do
+    end = "" if finding.says.endswith("?") else "."
+    return f"{place}{finding.name} {finding.says}{end}{units}", finding.do
 
 
 def show_findings(name: str, findings: Sequence[Finding]) -> None:

@@ -43,6 +43,7 @@ class Keeper:
         self.log = LogFile(spec.log, spec.log_limit, spec.log_keep)
         self.notify = NotifySocket()
         self.stopping = False
+        self.more = 0.0  # until when the process has asked to be given to start or to stop, monotonic
         self.child: subprocess.Popen[bytes] | None = None
         self.record = Record(spec.name, str(unit_file), since=time.time())
         self.record.keeper_pid, self.record.keeper_start = os.getpid(), procs.start_time(os.getpid())
@@ -169,7 +170,7 @@ class Keeper:
 
     def _watch(self, child: subprocess.Popen[bytes]) -> str:
         started = fed = time.monotonic()
-        killed = ""
+        self.more, killed = 0.0, ""
         stop_at: float | None = None
         while child.poll() is None:
             self._wait(TICK)
@@ -181,8 +182,11 @@ class Keeper:
                 self.set("deactivating", "stopping")
                 child.terminate()
             if stop_at is not None:
-                killed = f"still ran {self.spec.stop_timeout:g} s after SIGTERM" if now >= stop_at else ""
-            elif self.record.state == "activating" and now >= started + self.spec.start_timeout:
+                late = now >= max(stop_at, self.more)
+                killed = f"still ran {self.spec.stop_timeout:g} s after SIGTERM" if late else ""
+            elif self.record.state == "activating" and now >= max(
+                started + self.spec.start_timeout, self.more
+            ):
                 killed = f"not ready after {self.spec.start_timeout:g} s"
             elif self.record.state == "active" and 0 < self.spec.watchdog <= now - fed:
                 killed = f"watchdog: no sign of life for {self.spec.watchdog:g} s"
@@ -201,6 +205,8 @@ class Keeper:
                 sign = ready = True
             elif key == "WATCHDOG" and value == "1":
                 sign = True
+            elif key == "EXTEND_TIMEOUT_USEC" and value.isdecimal():
+                self.more = time.monotonic() + int(value) / 1e6
             elif key == "STATUS" and value != self.record.status:
                 self.record.status, changed = value, True
             elif key == "STOPPING" and value == "1" and not self.stopping:

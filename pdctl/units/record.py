@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdctl import procs
-from pdctl.units.spec import UnitStatus
+from pdctl.units.spec import NEVER_STARTED, UnitStatus
 
 
 @dataclass
@@ -72,7 +72,7 @@ def orphans(record: Record) -> list[int]:
 def judge(name: str, record: Record | None) -> UnitStatus:
     """The record held against the process table: a record may be older than the truth."""
     if record is None:
-        return UnitStatus(name, "inactive", "never started")
+        return UnitStatus(name, "inactive", NEVER_STARTED)
     pid = record.child_pid if record.child_alive else None
     state, reason = record.state, record.reason
     since: float | None = record.since

@@ -8,6 +8,8 @@ from typing import Any
 
 # Exit codes of the engine that a restart cannot cure: wrong configuration, missing or damaged model.
 NO_RESTART = (2, 74)
+# The reason of a unit that is installed and has had no life yet.
+NEVER_STARTED = "never started"
 
 
 @dataclass(frozen=True)

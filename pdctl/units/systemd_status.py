@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from pdctl.units.spec import UnitStatus
+from pdctl.units.spec import NEVER_STARTED, UnitStatus
 
 # How systemd writes why a unit is not well (Result=).
 _RESULTS = {
@@ -99,7 +99,7 @@ def _stopped(raw: dict[str, Any]) -> str:
         return f"stopped; {_RESULTS.get(raw['stopped'], raw['stopped'])}"
     if raw["enabled"]:
         return "stopped or ended, and not by pdctl"
-    return "stopped" if raw["asked"] else "never started"
+    return "stopped" if raw["asked"] else NEVER_STARTED
 
 
 def _end(code: int | None, number: int | None) -> str:

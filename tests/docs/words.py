@@ -9,6 +9,8 @@ from typing import Any
 import typer.main
 
 from pdctl.cli.app import root
+from pdctl.flows.drill.catalogue import DRILLS
+from pdctl.flows.drill.points import FAULTS
 
 # By verb and parameter: a kind of pdctl/cli/words/names.py, choices with | between, ":files", or "" for what
 # has no names that are known here.
@@ -28,14 +30,17 @@ KINDS = {
     "history host": "host",
     "explain code": "rule",
     "logs unit": "unit",
+    "drill run names": "|".join(DRILLS),
+    "drill run on": "engine",
     "drill arm engine": "engine",
+    "drill arm fault": "|".join(FAULTS),
     "drill disarm engine": "engine",
     "profile show name": "profile",
     "profile check name": "profile",
-    "profile diff one": "profile or running",
-    "profile diff other": "profile or running",
+    "profile diff one": "operand",
+    "profile diff other": "operand",
     "profile set profile": "profile",
-    "profile set assignment": "assignment",
+    "profile set words": "assignment",
     "profile set side": "prefill|decode|both|router",
     "profile bisect good": "profile",
     "profile bisect bad": "profile",
@@ -48,8 +53,8 @@ KINDS = {
     "load traced": ":files",
     "load record": ":files",
 }
-# Arguments that no local file names: ids of requests, models, fault points.
-FREE = {"abort id", "incidents id", "model pull name", "drill arm fault", "drill run faults"}
+# Arguments that no local file names: ids of requests, models.
+FREE = {"abort id", "incidents id", "model pull name"}
 
 
 def table() -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Pages are gathered whole, then SDPA over blocks of queries, each only over the keys it may see."""
+"""Pages are gathered whole, then SDPA over blocks of queries, each only over the keys it may see.
+
+Blocks and their keys begin and end at fixed positions and are padded to them: a product of fewer rows, or a
+sum of fewer numbers, is not the same to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,28 @@ from kernels.ops.pages import block_ids, block_table, check_pool
 
 # Queries in a block: small enough to skip most of the masked half, large enough for full GEMMs.
 BLOCK = 128
+_TILE = 32  # queries that SDPA takes at a time on a CPU
+
+
+@dataclass(frozen=True)
+class Block:
+    """Query rows first..last of a chunk, with `before` and `after` rows of padding; mask [rows, keys]."""
+
+    first: int
+    last: int
+    before: int
+    after: int
+    mask: torch.Tensor
 
 
 @dataclass(frozen=True)
 class PrefillPlan:
-    """`ids` gathers keys then values of one sequence; a block is (first, last, keys, mask [q, keys])."""
+    """`ids` gathers keys then values of one sequence, of which `end` are there."""
 
     ids: torch.Tensor
     tokens: int
-    blocks: tuple[tuple[int, int, int, torch.Tensor], ...]
+    end: int
+    blocks: tuple[Block, ...]
 
 
 def plan_prefill(
@@ -32,17 +49,24 @@ def plan_prefill(
     a prompt was cut into chunks. ValueError when the pages do not cover the last position.
     """
     used, end = check_pages(pool, pages, start, tokens), start + tokens
-    ids = block_ids(pool, torch.tensor(used, device=pool.device))
-    key = torch.arange(end, device=pool.device)
+    width = -(-_up(end, BLOCK) // pool.shape[4])
+    ids = block_ids(pool, torch.tensor(used + used[-1:] * (width - len(used)), device=pool.device))
+    key = torch.arange(_up(end, BLOCK), device=pool.device)
     blocks = []
     first = start
     while first < end:
-        last = min(end, (first // BLOCK + 1) * BLOCK)
-        hidden = key[None, :last] > key[first:last, None]
+        seen = (first // BLOCK + 1) * BLOCK
+        last = min(end, seen)
+        low, high = first // _TILE * _TILE, _up(last, _TILE)
+        hidden = key[None, :seen] > torch.arange(low, high, device=pool.device)[:, None]
         mask = torch.zeros(hidden.shape, dtype=dtype, device=pool.device).masked_fill_(hidden, -math.inf)
-        blocks.append((first - start, last - start, last, mask))
+        blocks.append(Block(first - start, last - start, first - low, high - last, mask))
         first = last
-    return PrefillPlan(torch.stack((ids, ids + 1)).reshape(-1), tokens, tuple(blocks))
+    return PrefillPlan(torch.stack((ids, ids + 1)).reshape(-1), tokens, end, tuple(blocks))
+
+
+def _up(n: int, to: int) -> int:
+    return -(-n // to) * to
 
 
 def check_pages(pool: torch.Tensor, pages: list[int], start: int, tokens: int) -> list[int]:
@@ -79,12 +103,16 @@ def paged_prefill_attention(
     kv_heads, head_dim = pool.shape[1], pool.shape[5]
     group = q.shape[1] // kv_heads
     kv = block_table(pool, layer).index_select(0, plan.ids).view(2, kv_heads, 1, -1, head_dim)
+    kv[:, :, :, plan.end :] = 0  # a weight of 0 takes nothing from what is finite
     keys, values = kv.expand(2, kv_heads, group, kv.shape[3], head_dim)
     queries = q.view(q.shape[0], kv_heads, group, head_dim).permute(1, 2, 0, 3)
     out = torch.empty_like(q)
-    for first, last, seen, mask in plan.blocks:
+    for block in plan.blocks:
+        rows, seen = slice(block.first, block.last), block.mask.shape[1]
+        asked = F.pad(queries[:, :, rows], (0, 0, block.before, block.after))
         part = F.scaled_dot_product_attention(
-            queries[:, :, first:last], keys[:, :, :seen], values[:, :, :seen], attn_mask=mask, scale=scale
+            asked, keys[:, :, :seen], values[:, :, :seen], attn_mask=block.mask, scale=scale
         )
-        out[first:last] = part.permute(2, 0, 1, 3).reshape(last - first, *q.shape[1:])
+        part = part[:, :, block.before : block.before + block.last - block.first]
+        out[rows] = part.permute(2, 0, 1, 3).reshape(block.last - block.first, *q.shape[1:])
     return out

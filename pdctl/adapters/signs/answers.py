@@ -6,6 +6,12 @@ from pdctl.adapters.signs.sign import Sign
 
 SIGNS = (
     Sign("answer.accuracy", "ccuracy", r"(?i)accuracy[\"=: |]+(?P<value>[\d.]+)(?P<percent> ?%)?"),
+    Sign(
+        "answer.accuracy",
+        ": ",
+        r"(?i)\b(?:gsm8k|gpqa|mmlu|aime|math-?500|humaneval)\b.*?: (?P<value>0?\.\d+|1\.0)\b"
+        r"(?:.*?: (?P<other>0?\.\d+|1\.0)\b)?",
+    ),
     Sign("answer.accuracy", "exact_match", r"exact_match.*?\|\s*(?P<value>0?\.\d+|1\.0+)"),
     Sign("answer.differs", "olden", r"(?i)golden.*(?:differ|mismatch|diverge|wrong|fail)"),
     Sign("answer.differs", "iverge", r"(?i)diverge.*(?:token|output|answer|reference|monolith)"),

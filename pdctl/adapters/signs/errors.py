@@ -6,9 +6,12 @@ from pdctl.adapters.signs.sign import Sign
 
 _DID_NOT = r"(?i:fail|error|cannot|unable|non-zero status|invalid|abort|no such|denied|refused)"
 
+_TRACEBACK = r"(?:Traceback \(most recent call last|\.py:\d+\]\s{2,}\S|File \"[^\"]+\", line \d+)"
+
 SIGNS = (
-    # What the bundled engine logs as an error, its own state and counters say too.
-    Sign("log.error", "ERROR", r"\bERROR\b(?!_)(?! pdctl\.)"),
+    # What the bundled engine logs as an error, its own state and counters say too. A traceback that is logged
+    # line by line is one error: the line that ends it.
+    Sign("log.error", "ERROR", rf"^(?!.*{_TRACEBACK}).*\bERROR\b(?!_)(?! pdctl\.)"),
     Sign("log.error", '"error"', r'"(?:level|severity)": ?"error"'),
     Sign("log.error", "level=error"),
     Sign("log.error", "[TRT-LLM]", r"\[TRT-LLM\](?: \[RANK \d+\])? \[E\] (?!Traceback)"),

@@ -10,6 +10,10 @@ SIGNS = (
         "custom_all_reduce",
         r"(?i)(?:cuda error|failed).*(?:invalid argument|invalid resource handle|not supported|peer access)",
     ),
+    Sign("gpu.device_assert", "device-side assert triggered"),
+    Sign("gpu.device_assert", "unspecified launch failure"),
+    Sign("gpu.device_assert", "misaligned address", r"(?i)cuda|hip"),
+    Sign("gpu.device_assert", "thread: [", r"block: \[.*thread: \[.*Assertion [`'](?P<what>.+?)[`'] failed"),
     Sign("gpu.no_ordinal", "invalid device ordinal"),
     Sign("gpu.no_ipc", "cudaIpc", r"(?i)(?:error|fail|invalid)"),
     Sign(

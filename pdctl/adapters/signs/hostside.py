@@ -5,6 +5,16 @@ from __future__ import annotations
 from pdctl.adapters.signs.sign import Sign
 
 SIGNS = (
+    Sign(
+        "files.not_allowed",
+        "ermission denied",
+        r"(?:PermissionError: \[Errno 13\] |mkdir )(?:Permission denied: )?'?(?P<path>/[^':]*)",
+    ),
+    Sign(
+        "files.not_allowed",
+        "ead-only file system",
+        r"(?i)(?:OSError|error|cannot|failed).*read-only file system(?:: ?'(?P<path>[^']+)')?",
+    ),
     Sign("disk.no_space", "No space left on device"),
     Sign("disk.no_space", "Errno 28"),
     Sign("disk.no_space", "Disk quota exceeded"),

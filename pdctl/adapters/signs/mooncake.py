@@ -63,6 +63,8 @@ SIGNS = (
         r"remote operation) error",
     ),
     Sign("verbs.completion", "retry", r"(?P<what>(?:transport|RNR) retry (?:counter|count) exceeded)$"),
+    # UCX: "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)"
+    Sign("verbs.completion", "synd 0x", r"(?P<what>[A-Z][a-z][\w -]*?) on \w+:\d+/(?P<fabric>RoCE|IB)\b"),
     Sign("verbs.reconnect", "e-establish", r"(?i)connection|endpoint|QP|rdma"),
     Sign("verbs.reconnect", "eestablish", r"(?i)connection|endpoint|QP|rdma"),
     Sign("verbs.reconnect", "etired the existing endpoint"),

@@ -6,6 +6,9 @@ from pdctl.adapters.signs.sign import Sign
 
 SIGNS = (
     Sign("nixl.backend_error", "NIXL_ERR_BACKEND"),
+    Sign(
+        "nixl.refused", "NIXL_ERR_", r"NIXL_ERR_(?P<status>NOT_FOUND|NOT_SUPPORTED|INVALID_PARAM|MISMATCH)\b"
+    ),
     Sign("nixl.creating", "createBackend"),
     Sign("nixl.creating", "create_backend"),
     Sign("nixl.created", "was instantiated", r"Backend \w+ was instantiated"),
@@ -55,6 +58,17 @@ SIGNS = (
         "UCX",
         r"UCX +ERROR (?P<device>\w+)(?::\d+)?: ibv_\w*(?:modify|create)_qp.*"
         r"(?:No such device|Operation not permitted|Permission denied|Operation not supported)",
+    ),
+    Sign("ucx.device_refused", "ibv_query_gid(", r"ibv_query_gid\(dev=(?P<device>\w+).*failed"),
+    Sign(
+        "ucx.device_refused",
+        "iface_open(",
+        r"iface_open\((?:rc|dc|ud|srd|ib)\w*/(?:\w+-)?(?P<device>\w+)(?::\d+)?\) failed",
+    ),
+    Sign(
+        "ucx.device_refused",
+        "ibv_create_qp",
+        r"ibv_create_qp\w* failed on (?P<device>\w+): (?:Cannot assign|No such device|Operation not)",
     ),
     Sign(
         "ucx.device_refused",

@@ -6,7 +6,8 @@ from pdctl.adapters.signs.sign import Sign
 
 # The last line of a traceback, behind whatever a logger puts before it.
 _RAISED = (
-    r"(?:^|[\])] |: |\.py:\d+[^A-Za-z]*)(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*{}\w*)(?:: (?P<message>.+))?$"
+    r"(?:^|[\])] |: |\.py:\d+[^A-Za-z]*)"
+    r"(?P<type>(?:(?:[A-Za-z_]\w*\.)*[A-Z]|(?:[A-Za-z_]\w*\.)+[a-z])\w*{}\w*)(?:: (?P<message>.+))?$"
 )
 
 SIGNS = (
@@ -37,6 +38,8 @@ SIGNS = (
     Sign("process.raised", "Exception", _RAISED.format("Exception")),
     Sign("process.raised", "panicked at", r"(?P<type>panicked) at (?P<message>.*)"),
     Sign("process.raised", "terminate called", r"(?P<type>terminate called) (?P<message>.*)"),
+    Sign("process.place", 'File "', r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?'),
+    Sign("process.asserted", "assert ", r"(?:^|\])\s+assert (?P<what>.+)"),
     Sign("process.fatal", "hit an exception"),
     Sign("process.fatal", "EngineCore encountered a fatal error"),
     Sign("process.fatal", "EngineCore failed to start"),

@@ -32,6 +32,7 @@ SIGNS = (
     Sign("cache.looked_up", "LMCache hit tokens", r"otal tokens [1-9]\d*,.*LMCache hit tokens: (?P<hit>\d+)"),
     Sign("cache.no_seed", "PYTHONHASHSEED not set"),
     Sign("transfer.no_buffer", "Failed to allocate memory object"),
+    Sign("transfer.pool_full", "Insufficient memory", r"^.*Error: Insufficient memory$"),
     Sign("router.prefill_failed", "prefill_request_failed"),
     Sign(
         "router.prefill_failed",

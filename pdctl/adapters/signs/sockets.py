@@ -32,7 +32,8 @@ SIGNS = (
     Sign("net.no_name", "NameResolutionError", r"^(?!.*(?:not known|name resolution))"),
     Sign("net.in_use", "ddress already in use"),
     Sign("net.in_use", "EADDRINUSE", r"^(?!.*already in use)"),
-    Sign("net.not_assignable", "annot assign requested address"),
+    # Not a queue pair's: that is no address that somebody wrote down.
+    Sign("net.not_assignable", "annot assign requested address", r"^(?!.*(?:\bibv_|iface_open))"),
     Sign("net.not_assignable", "EADDRNOTAVAIL", r"^(?!.*requested address)"),
     Sign("net.loopback_fallback", "Using the loopback address as fallback"),
     Sign("net.told", "rank_ip", r"rank_ip['\"]?\s*[:=]\s*['\"]?(?P<host>[\w.:-]+?)['\",;]? "),

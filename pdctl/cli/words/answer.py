@@ -16,6 +16,8 @@ from pdctl.cli.words.names import KINDS, Local, Names
 
 FILES = ":files"
 TABLE = Path(__file__).with_name("table.json")
+# Words that a ":" and a name may follow.
+_MARKED = ("running", "release")
 # A verb: `verbs` below it by name, `options` and `arguments` as kinds ("" for anything, None for a flag).
 Node = dict[str, Any]
 
@@ -34,12 +36,12 @@ def main(argv: list[str]) -> int:
 
 
 def joined(words: list[str], at: int) -> tuple[list[str], int]:
-    """Bash takes --name=value apart at the "="; here it is one word again."""
+    """Bash takes --name=value apart at the "=" and running:UNIT at the ":"; here each is one word again."""
     out: list[str] = []
     place = at
     for index, word in enumerate(words):
-        glued = out and (word == "=" or (index > 1 and words[index - 1] == "=")) and out[-1].startswith("--")
-        if glued:
+        mark = next((m for m in words[max(index - 1, 0) : index + 1] if m in ("=", ":")), "")
+        if out and mark and (out[-1].startswith("--") if mark == "=" else out[-1].startswith(_MARKED)):
             out[-1] += word
         else:
             out.append(word)
@@ -101,8 +103,9 @@ def shown(shell: str, current: str, found: Names) -> Iterable[str]:
         return [FILES]
     fit = {name: said for name, said in found.items() if name.startswith(current)}
     if shell == "bash":
-        # What bash replaces begins behind the last "=" of --name=value.
-        head = current.rpartition("=")[0] + "=" if current.startswith("--") and "=" in current else ""
+        # What bash replaces begins behind the last "=" of --name=value, and the ":" of running:UNIT.
+        mark = "=" if current.startswith("--") else ":"
+        head = current.rpartition(mark)[0] + mark if mark in current else ""
         return [name.removeprefix(head) for name in fit]
     if shell == "zsh":
         return [name.replace(":", "\\:") + (f":{said}" if said else "") for name, said in fit.items()]

@@ -123,6 +123,18 @@ def _assignments(local: Local) -> Names:
     return {f"{name}=": "" for name in _VARIABLE.findall(text)}
 
 
+def _operands(local: Local) -> Names:
+    """What `profile diff` compares."""
+    units = {**local.engines(), **local.router()}
+    return {
+        **local.profiles(),
+        "running": "what runs now",
+        **{f"running:{name}": said for name, said in units.items()},
+        "release:current": "what serves",
+        **{f"release:{id}": said for id, said in local.deployments().items()},
+    }
+
+
 # What an argument or an option can be, and where its names come from.
 KINDS: dict[str, Callable[[Local], Names]] = {
     "host": Local.hosts,
@@ -131,7 +143,7 @@ KINDS: dict[str, Callable[[Local], Names]] = {
     "unit or cell": lambda local: {**local.engines(), **local.router(), **local.cells()},
     "cell or host": lambda local: {**local.cells(), **local.hosts(), **local.router()},
     "profile": Local.profiles,
-    "profile or running": lambda local: {**local.profiles(), "running": "what runs now"},
+    "operand": _operands,
     "assignment": _assignments,
     "rule": _rules,
     "run": Local.runs,

@@ -25,6 +25,8 @@ _pdctl_words() {
   lines=("$${(@f)$$($ask zsh "$$((CURRENT - 1))" "$${words[@]}" 2>/dev/null)}")
   if [[ "$${lines[1]}" == :files ]]; then
     _files
+  elif [[ "$${lines[1]}" == *= ]]; then
+    _describe pdctl lines -S ''
   elif [[ -n "$${lines[1]}" ]]; then
     _describe -o pdctl lines
   fi

@@ -15,6 +15,7 @@ from pdctl.adapters.picture import Reach, Sample
 from pdctl.errors import DeadlineError, PdctlError, UnreachableError
 from pdctl.facts.missing import Missing
 from pdctl.fleet.order import refuse_disorder
+from pdctl.fleet.supervised import refuse_elsewhere
 from pdctl.flows.changing import fleet_lock
 from pdctl.flows.check import edges, machine, ucx, units
 from pdctl.flows.check import transfer as probes
@@ -41,6 +42,7 @@ def check(
     """
     started = time.monotonic()
     refuse_disorder(ctx.fleet)
+    refuse_elsewhere(ctx.fleet)
     ctx.wait(f"looking at {', '.join(ctx.fleet.hosts)}")
     asking = begin(lambda: asyncio.run(_pictures(ctx, ending)))
     looked = look(ctx, given or {}, ending)

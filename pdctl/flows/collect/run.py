@@ -116,14 +116,18 @@ def _samples(whole: Collection, started: float, gap: float) -> tuple[float, floa
 
 
 def _half_way(ctx: Context) -> HalfWay | None:
-    """The newest run of this machine's journal, when it is a co-restart that was not ended."""
+    """The newest run of this machine's journal, when it stops and starts engines and was not ended."""
     try:
         runs = [r for r in list_runs(ctx.fleet.paths.journal, 20) if not r.command.startswith("abort ")]
     except (PdctlError, OSError, sqlite3.Error):
         return None  # a journal that cannot be read is no reason not to look at the fleet
-    if not runs or runs[0].state not in UNFINISHED or runs[0].again[:2] != ("restart", "--co"):
+    if not runs or runs[0].state not in UNFINISHED:
         return None
-    return HalfWay(runs[0].id, runs[0].again[2], runs[0].state)
+    last = runs[0]
+    if last.again[:2] == ("restart", "--co"):
+        return HalfWay(last.id, last.again[2], last.state, last.command)
+    whole = last.again[:1] in (("deploy",), ("rollback",))
+    return HalfWay(last.id, "", last.state, last.command) if whole else None
 
 
 async def _run(ctx: Context) -> str | Missing:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from pdctl.errors import ConfigError
 from pdctl.fleet.model import Fleet, HostPaths
+from pdctl.fleet.supervised import refuse_elsewhere
 from pdctl.flows.context import Context
 from pdctl.plan.step import Step
 from pdctl.supervisor.policy import load_policy
@@ -45,14 +45,7 @@ def _was_here(fleet: Fleet) -> bool:
 
 def desired(fleet: Fleet) -> UnitSpec:
     """ConfigError where it could not run: the control host is another machine, or its policy is wrong."""
-    host = fleet.hosts[fleet.control]
-    if not host.local:
-        raise ConfigError(
-            "supervise_elsewhere",
-            f"fleet.supervise: the control host {host.name} is another machine, and a supervisor reads the "
-            "fleet's files where it runs.",
-            "Keep the fleet's folder there and deploy from there, or run `pdctl supervise` there yourself.",
-        )
+    refuse_elsewhere(fleet)
     load_policy(fleet.paths.policy)
     paths = _paths(fleet)
     argv = (sys.executable, "-m", "pdctl", "--fleet", str(fleet.path), "supervise")

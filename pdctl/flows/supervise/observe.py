@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Any
 
 import httpx
 
@@ -36,8 +37,9 @@ from pdctl.units.spec import UnitStatus
 
 DEADLINE = 2.0  # of each question to an engine or the router
 HOSTS_EVERY, HOST_DEADLINE = 60.0, 30.0
-# Parties asked at once: of those that answer, which costs work here, and of the silent, which costs none.
-QUICK, PATIENT = 64, 256
+# Parties asked at once: of those that answer, which costs work here, and of the silent, which costs none. One
+# that turns out to be silent keeps its place among the quick for HELD seconds.
+QUICK, PATIENT, HELD = 64, 1024, 0.25
 
 Found = tuple[dict[str, UnitStatus], dict[str, str]]  # unit -> state, unit -> release
 
@@ -115,17 +117,28 @@ class Observer:
         )
 
     async def _ask(self, asked: _Asked) -> None:
-        async with self._quick if asked.look.answered else self._patient:
-            try:
-                sample = await asked.party.sample(asked.client, self._deadline)
-            except Exception as error:  # noqa: BLE001 - one answer that nobody foresaw is no end of the looking
-                detail = f"its answer could not be read ({type(error).__name__}: {error})"
-                sample = Sample(Reach.BAD_ANSWER, Missing(detail), detail)
+        quick = asked.look.answered
+        work = None
+        try:
+            async with self._quick if quick else self._patient:
+                work = asyncio.create_task(self._sample(asked))
+                await asyncio.wait([work], timeout=HELD if quick else None)
+            sample = await work
+        finally:
+            if work is not None:
+                work.cancel()
         blank = _blank(asked.party.unit)
         if isinstance(blank, RouterLook):
             asked.look = router_look(blank, sample)
         else:
             asked.look = engine_look(blank, sample)
+
+    async def _sample(self, asked: _Asked) -> Sample[Any]:
+        try:
+            return await asked.party.sample(asked.client, self._deadline)
+        except Exception as error:  # noqa: BLE001 - one answer that nobody foresaw is no end of the looking
+            detail = f"its answer could not be read ({type(error).__name__}: {error})"
+            return Sample(Reach.BAD_ANSWER, Missing(detail), detail)
 
     def _with_unit(self, look: EngineLook | RouterLook) -> EngineLook | RouterLook:
         """With what its host said of the unit that it runs in."""

@@ -16,15 +16,26 @@ from engine.group.messages import EngineConfig, Out
 from engine.runner import ModelRunner, sample
 from engine.transfer.commands import AgentInfo
 from engine.transfer.coordinator import Transfer
-from tests.engine.models.tiny import Meeting, ThreadComm
+from tests.engine.models.tiny import Meeting, ThreadComm, build
 
-PAGE = 4
+PAGE, PAGES = 4, 64
+
+
+def tiny_runner(folder: Path) -> ModelRunner:
+    """Several engines, one after the other, may have it: none reads what it has not written."""
+    build("llama", folder)
+    return ModelRunner(
+        folder, dtype="float32", device="cpu", rank=0, tp=1, comm=ThreadComm(0, Meeting(1)),
+        page_size=PAGE, pages=PAGES,
+    )  # fmt: skip
 
 
 class Solo:
     """`logits` are those of every step by their bits; `computed` counts tokens."""
 
-    def __init__(self, folder: Path, *, pages: int = 64, budget: int = 32, running: int = 4, **env: str) -> None:
+    def __init__(
+        self, runner: ModelRunner, *, budget: int = 32, running: int = 4, pages: int = PAGES, **env: str
+    ) -> None:
         self.out: list[Out] = []
         self.logits: list[torch.Tensor] = []
         self.computed = 0
@@ -33,11 +44,9 @@ class Solo:
             instance="e", role="both", incarnation="i", model="", host="", port=0, advertise="",
             pages=pages, page_size=PAGE, token_budget=budget, max_running=running,
         )  # fmt: skip
-        self.runner = ModelRunner(
-            folder, dtype="float32", device="cpu", rank=0, tp=1, comm=ThreadComm(0, Meeting(1)),
-            page_size=PAGE, pages=pages,
-        )  # fmt: skip
-        self.max_model_len, self.eos, self.digest = self.runner.max_model_len, (), self.runner.digest
+        self.runner = runner
+        self.max_model_len, self.eos, self.digest = runner.max_model_len, (), runner.digest
+        self.shape = runner.shape
         self.leader = Leader(config, self.settings, self, sample, lambda _: None, self.out.append, Faults())
         agent = AgentInfo(rank=0, metadata=b"", base=0, device=0, heads=(0, 1), pages=pages)
         transfer = Transfer(

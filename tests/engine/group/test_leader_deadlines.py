@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.core.settings import Settings
-from engine.core.types import Request, Sampling
+from engine.core.types import Request, Sampling, Shape
 from engine.faults import Faults
 from engine.group import leader as module
 from engine.group.leader import Leader, admin
@@ -38,6 +38,7 @@ class Still:
     """A leader that is turned by hand and whose model never runs."""
 
     max_model_len, eos, digest = 64, (), ""
+    shape = Shape(layers=1, kv_heads=1, head_dim=8, page_size=16, itemsize=4)
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.out, settings = clock, list[Out](), Settings.from_env({})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,15 +9,13 @@ from hypothesis import strategies as st
 
 from engine.group import document
 from engine.group.leader import admin
-from tests.engine.group.solo import PAGE, Solo
-from tests.engine.models.tiny import build
+from engine.runner import ModelRunner
+from tests.engine.group.solo import PAGE, Solo, tiny_runner
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tiny-llama")
-    build("llama", path)
-    return path
+def runner(tmp_path_factory: pytest.TempPathFactory) -> ModelRunner:
+    return tiny_runner(tmp_path_factory.mktemp("tiny-llama"))
 
 
 def text(length: int, seed: int = 0) -> list[int]:
@@ -30,8 +26,8 @@ def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_a_growing_conversation_pays_for_what_is_new(folder: Path) -> None:
-    with_, without = Solo(folder), Solo(folder, PD_PREFIX_CACHE="0")
+def test_a_growing_conversation_pays_for_what_is_new(runner: ModelRunner) -> None:
+    with_, without = Solo(runner), Solo(runner, PD_PREFIX_CACHE="0")
     history = text(30)
     for turn in range(4):
         answers = [solo.ask(f"t{turn}", history) for solo in (with_, without)]
@@ -46,19 +42,18 @@ def test_a_growing_conversation_pays_for_what_is_new(folder: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_whatever_is_shared_and_however_it_is_cut_the_bits_are_the_same(
-    folder: Path, data: st.DataObject
+    runner: ModelRunner, data: st.DataObject
 ) -> None:
     """Prompts that begin alike, budgets that cut them anywhere, a pool that evicts."""
-    budget = data.draw(st.integers(4, 40))
-    pages = data.draw(st.integers(24, 60))
-    with_ = Solo(folder, pages=pages, budget=budget)
-    for at in range(data.draw(st.integers(2, 5))):
-        own = data.draw(st.integers(1, 70))
+    budget, pages = data.draw(st.integers(5, 40)), data.draw(st.integers(20, 40))
+    with_ = Solo(runner, pages=pages, budget=budget)
+    for at in range(data.draw(st.integers(2, 4))):
+        own = data.draw(st.integers(1, 50))
         common = data.draw(st.integers(0, own))
-        prompt = text(70)[:common] + text(own - common, at)
-        alone = Solo(folder, pages=64, PD_PREFIX_CACHE="0")
+        prompt = text(50)[:common] + text(own - common, at)
+        alone = Solo(runner, PD_PREFIX_CACHE="0")
         with_.logits.clear()
         assert with_.ask(f"r{at}", prompt, 3) == alone.ask("r", prompt, 3)
         assert same(with_.logits[-3:], alone.logits[-3:])
@@ -66,8 +61,8 @@ def test_whatever_is_shared_and_however_it_is_cut_the_bits_are_the_same(
         assert state["free"] == state["total"] and state["held"] == state["quarantined"] == 0
 
 
-def test_requests_that_run_at_once_share_and_are_counted_once(folder: Path) -> None:
-    solo = Solo(folder, budget=64)
+def test_requests_that_run_at_once_share_and_are_counted_once(runner: ModelRunner) -> None:
+    solo = Solo(runner, budget=64)
     prompt = text(41)
     solo.submit("a", prompt, max_tokens=9)
     solo.turn()
@@ -84,10 +79,10 @@ def test_requests_that_run_at_once_share_and_are_counted_once(folder: Path) -> N
     assert document.pages(life)["held"] == 0
 
 
-def test_a_preempted_request_finds_its_prompt_again(folder: Path) -> None:
+def test_a_preempted_request_finds_its_prompt_again(runner: ModelRunner) -> None:
     """Two that do not fit together end with the answers they have alone."""
-    solo = Solo(folder, pages=17, budget=64)
-    alone = {name: Solo(folder).ask(name, text(20, seed), 20) for seed, name in enumerate("ab")}
+    solo = Solo(runner, pages=17, budget=64)
+    alone = {name: Solo(runner).ask(name, text(20, seed), 20) for seed, name in enumerate("ab")}
     for seed, name in enumerate("ab"):
         solo.submit(name, text(20, seed), max_tokens=20)
     solo.finish()
@@ -95,9 +90,9 @@ def test_a_preempted_request_finds_its_prompt_again(folder: Path) -> None:
     assert {name: solo.tokens(name) for name in "ab"} == alone
 
 
-def test_the_switch(folder: Path) -> None:
+def test_the_switch(runner: ModelRunner) -> None:
     """PD_PREFIX_CACHE, live: off, nothing is looked up and nothing is kept."""
-    solo = Solo(folder)
+    solo = Solo(runner)
     solo.ask("a", text(40))
     admin(solo.leader, "timeouts", {"prefix": 0})
     solo.computed = 0
@@ -113,8 +108,8 @@ def test_the_switch(folder: Path) -> None:
     assert solo.computed == 40 - 9 * PAGE
 
 
-def test_pages_that_were_found_corrupt_are_given_to_nobody_else(folder: Path) -> None:
-    solo = Solo(folder)
+def test_pages_that_were_found_corrupt_are_given_to_nobody_else(runner: ModelRunner) -> None:
+    solo = Solo(runner)
     solo.submit("a", text(40), max_tokens=50)
     solo.turn()
     (seq,) = solo.leader.life.sequences.values()

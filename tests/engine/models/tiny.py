@@ -19,6 +19,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 from engine.core.types import Batch, Slice
@@ -46,6 +48,13 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64,
 }
+EXPERTS = {
+    "num_experts": 5,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 20,
+    "mlp_only_layers": [1],
+    "norm_topk_prob": True,
+}
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=True)),
     "llama3": lambda: LlamaForCausalLM(LlamaConfig(**SIZES, rope_parameters=LLAMA3)),
@@ -53,6 +62,7 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=None)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=16)),
+    "qwen3_moe": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(**SIZES, **EXPERTS, head_dim=16)),
 }
 
 
@@ -103,7 +113,9 @@ class ThreadComm:
 class Ranks:
     """The ranks of one engine, each a thread with its own ModelRunner."""
 
-    def __init__(self, folder: Path, tp: int = 1, dtype: str = "float32", pages: int = 64) -> None:
+    def __init__(
+        self, folder: Path, tp: int = 1, dtype: str = "float32", pages: int = 64, page_size: int = 4
+    ) -> None:
         self._meeting = Meeting(tp)
         self.runners = self._all(
             lambda rank: ModelRunner(
@@ -113,7 +125,7 @@ class Ranks:
                 rank=rank,
                 tp=tp,
                 comm=ThreadComm(rank, self._meeting),
-                page_size=4,
+                page_size=page_size,
                 pages=pages,
             )
         )

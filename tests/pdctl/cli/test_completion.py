@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -91,6 +94,20 @@ def test_bash_completes_verbs_options_and_every_kind_of_name(folder: Path, scrip
     assert tab(bash, "resume", "") == [journal.id] and tab(bash, "history", "") == [journal.id]
     assert tab(bash, "rollback", "") == ["20260101-000000-abcd"]
     assert tab(bash, "profile", "bisect", "a", "b", "--check", "t") == ["tokens"]
+    assert tab(bash, "drill", "run", "lose-") == ["lose-want", "lose-done"]
+
+
+def test_what_profile_diff_compares_is_offered_by_its_kind(folder: Path, scripts: dict[str, Path]) -> None:
+    """Bash takes running:UNIT apart at the ":" and replaces what is behind it alone."""
+    with Journal(folder / ".pdctl" / "journal.db", Call("deploy", ("deploy",))) as journal:
+        journal.note("deployment", id="20260101-000000-abcd")
+    bash = scripts["bash"]
+    assert tab(bash, "profile", "diff", "d", "run") == [
+        *("running", "running:prefill-0", "running:prefill-1", "running:decode-0", "running:router"),
+    ]
+    assert tab(bash, "profile", "diff", "default", "running", ":", "dec") == ["decode-0"]
+    assert tab(bash, "profile", "diff", "release", ":") == ["current", "20260101-000000-abcd"]
+    assert tab(bash, "profile", "diff", "release", ":", "current", "dr") == ["drill"]
 
 
 def test_a_word_in_the_middle_and_a_fleet_elsewhere(folder: Path, scripts: dict[str, Path]) -> None:
@@ -182,6 +199,58 @@ def test_fish_completes(folder: Path, scripts: dict[str, Path]) -> None:
     fish = shutil.which("fish")
     if fish is None:
         pytest.skip("fish is not installed here")
-    code = f"source {scripts['fish']}; complete -C 'pdctl logs prefill-'"
-    done = subprocess.run([fish, "--no-config", "-c", code], capture_output=True, text=True, timeout=30)
-    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["prefill-0", "prefill-1"]
+
+    def typed(line: str) -> list[str]:
+        code = f"source {scripts['fish']}; complete -C '{line}'"
+        argv = [fish, "--no-config", "-c", code]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+        return [row.split("\t")[0] for row in done.stdout.splitlines()]
+
+    assert typed("pdctl logs prefill-") == ["prefill-0", "prefill-1"]
+    assert typed("pdctl diag") == ["diagnose"]
+    assert typed("pdctl profile diff running:d") == ["running:decode-0"]
+    assert typed("pdctl deploy --limit=l") == ["--limit=local"]
+
+
+# Of a zsh on a terminal: the script as ~/.zshrc has it, and what the line has become, told to a file.
+ZSHRC = """
+PS1=; autoload -Uz compinit && compinit -D; source {script}
+told() {{ print -r -- "$BUFFER" >> {told} }}
+zle -N told; zle -N zle-line-init told; bindkey '^T' told
+"""
+
+
+def wait_for_lines(file: Path, count: int) -> None:
+    end = time.monotonic() + 60
+    while not file.exists() or file.read_text().count("\n") < count:
+        assert time.monotonic() < end, f"{file} has no line {count}"
+        time.sleep(0.02)
+
+
+def test_zsh_completes(folder: Path, scripts: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed here")
+    told = folder / "told"
+    (folder / ".zshrc").write_text(ZSHRC.format(script=scripts["zsh"], told=told))
+    monkeypatch.setenv("ZDOTDIR", str(folder))
+    typed = {
+        "pdctl diag": "pdctl diagnose ",
+        "pdctl logs dec": "pdctl logs decode-0 ",
+        "pdctl profile set default PD_KV": "pdctl profile set default PD_KV_CHECKSUM=",
+        "pdctl restart --c": "pdctl restart --co ",
+        "pdctl profile diff default running:r": "pdctl profile diff default running:router ",
+        "pdctl diagnose --from fleet.t": "pdctl diagnose --from fleet.toml ",
+    }
+    shell, terminal = pty.fork()
+    if shell == 0:
+        os.execv(zsh, [zsh, "-d", "-i"])
+    try:
+        for number, line in enumerate(("", *typed)):
+            os.write(terminal, f"{line}\t\x14\x15".encode() if line else b"")
+            wait_for_lines(told, number + 1)
+    finally:
+        os.kill(shell, signal.SIGKILL)
+        os.waitpid(shell, 0)
+        os.close(terminal)
+    assert told.read_text().splitlines() == ["", *typed.values()]

@@ -21,6 +21,7 @@ from pdctl.diagnose.rule import Finding, Severity
 from pdctl.facts.unit import Unit
 from pdctl.flows.collect.run import _half_way
 from pdctl.remote.journal import Call, Journal
+from pdctl.units.spec import NEVER_STARTED
 
 AT = 1_700_000_000.0
 BEGUN = "2026-11-30 09:0{0}:00 [keeper] decode-0 started as pid {0}00\n"
@@ -160,9 +161,43 @@ def test_the_journal_tells_of_a_co_restart_that_was_not_ended(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt), Journal(journal, call, "r1"):
         raise KeyboardInterrupt
     half = _half_way(ctx)
-    assert half == HalfWay("r1", "a", "interrupted")
+    assert half == HalfWay("r1", "a", "interrupted", "restart --co a")
     manifest = Manifest("0.1", (AT - 1.0, AT), 1.0, 1800.0, "", (), (), half_way=half)
     assert read_manifest(manifest.to_json()) == manifest
     with Journal(journal, call, "r2"):
         pass
     assert _half_way(ctx) is None, "a later run has seen to it"
+    with pytest.raises(KeyboardInterrupt), Journal(journal, Call("deploy", ("deploy", "--yes")), "r3"):
+        raise KeyboardInterrupt
+    assert _half_way(ctx) == HalfWay("r3", "", "interrupted", "deploy")
+
+
+DEPLOY = HalfWay("r9", "", "died", "deploy")
+
+
+def test_an_interrupted_deploy_is_named_by_what_it_left(scene: Any) -> None:
+    """Of a co-restart in it too; a router that it did not come to was never started, and ended in no way."""
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)
+    scene.router |= {"admission": "held", "held": 2, "hold_age_s": 90.0}
+    lead = make(with_traces(scene.facts(), Traces(), half_way=DEPLOY), 1.0).verdict.findings[0].finding
+    assert (lead.code, lead.severity, lead.remedy) == ("PD201", Severity.ERROR, "pdctl deploy")
+    assert "Run r9 (pdctl deploy) died" in lead.summary and "pdctl resume r9" in " ".join(lead.evidence)
+
+    scene.router |= {"admission": "open", "held": 0, "hold_age_s": None}
+    scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, None, 0, None, reason=NEVER_STARTED)
+    half = make(with_traces(scene.facts(), Traces(), half_way=DEPLOY), 1.0).verdict.findings[0].finding
+    assert (half.code, half.severity, half.remedy) == ("PD201", Severity.ERROR, "pdctl deploy")
+    assert half.summary == "Run r9 (pdctl deploy) died: decode-0 was never started."
+    alone = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert (alone.severity, alone.summary) == (Severity.WARNING, "decode-0 was never started.")
+
+
+def test_a_hold_that_a_run_left_names_the_run(scene: Any) -> None:
+    scene.router |= {"admission": "held", "held": 2, "hold_age_s": 24.0}
+    lead = make(with_traces(scene.facts(), Traces(), half_way=DEPLOY), 1.0).verdict.findings[0].finding
+    assert (lead.code, lead.remedy) == ("PD604", "pdctl resume")
+    assert lead.summary.startswith("Run r9 (pdctl deploy) died: the router holds admissions since 24 s")
+    scene.run = "deploy by op@here"
+    busy = make(with_traces(scene.facts(), Traces(), half_way=DEPLOY), 1.0).verdict.findings[0].finding
+    assert "r9" not in busy.summary

@@ -190,3 +190,15 @@ def test_a_process_that_was_killed_long_before_a_life_is_not_its_end(scene: Any,
 def test_one_that_was_killed_beside_engines_that_are_well_is_a_note(scene: Any, hosts: Any) -> None:
     assert oom(scene, hosts, ago=500.0) == ["info"]
     assert oom(scene, hosts, ago=500.0, ready=False) == ["warning"]
+
+
+def test_one_that_was_killed_before_a_start_or_a_stop_is_a_note(scene: Any, hosts: Any) -> None:
+    """An engine that loads, one that a co-restart stopped, one that never ran: none of them was killed."""
+    scene.reach["decode-0"] = Reach.REFUSED
+    young = {"state": "starting", "since": AT - 5, "started_at": AT - 5, "started_by": "pdctl"}
+    assert oom(scene, hosts, ago=60.0, ready=False, **young) == ["info"]
+    assert oom(scene, hosts, ago=4.0, ready=False, **young) == ["warning"]
+    assert oom(scene, hosts, ago=60.0, ready=False, **young | {"restarts": 1}) == ["warning"]
+    stopped = {"state": "stopped", "wanted": False, "pid": None, "started_at": None}
+    assert oom(scene, hosts, ago=60.0, ready=False, exit=0, **stopped) == ["info"]
+    assert oom(scene, hosts, ago=60.0, ready=False, since=None, **stopped) == ["info"]

@@ -3,8 +3,8 @@
 Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. It may also be
 engine/__main__.py of a release, for hosts whose Python is what a deploy makes. The instance's
 behaviour comes from a file NAME.behave beside this process's env file, from engine/behave of the release it
-runs from, and from FAKE_BEHAVE: exit=N, exit_with=VARIABLE, silent, empty, late, unloadable; NAME: in front
-of a word keeps it to that instance.
+runs from, and from FAKE_BEHAVE: exit=N, exit_with=VARIABLE, silent, empty, late (it serves nothing
+until that word is gone), unloadable; NAME: in front of a word keeps it to that instance.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def main(argv: list[str]) -> None:
     Handler.told = {word.partition("=")[0]: False for word in named}
     Handler.empty = "empty" in how
     Handler.timeouts = {k: float(v) for k, v in os.environ.items() if k.endswith("_TIMEOUT")}
-    if "late" in how:
-        time.sleep(2.0)
+    while "late" in behaviour(root / f"{Handler.name}.behave", Path("engine/behave")):
+        time.sleep(0.05)
     server = ThreadingHTTPServer((given["host"], int(given["port"])), Handler)
     if "silent" not in how and "NOTIFY_SOCKET" in os.environ:
         threading.Thread(target=notify, args=(os.environ["NOTIFY_SOCKET"],), daemon=True).start()

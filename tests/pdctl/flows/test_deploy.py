@@ -268,6 +268,7 @@ def test_what_starts_by_itself_is_waited_for(bench: Bench) -> None:
     ctx = bench.context()
     until(lambda: "" if ctx.units("local").status()["decode-0"].state == "activating" else "not yet", 20.0)
     assert bench.plan().plan.changes == 0 and "decode-0" in unready(ctx)
+    ctx.wait = lambda text: bench.behave("decode-0", "")  # it goes on once it is waited for
     with Journal(ctx.fleet.paths.journal, "deploy") as journal:
         prove_started(ctx, WAIT, journal)
     assert unready(ctx) == {}

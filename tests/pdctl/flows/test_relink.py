@@ -1,4 +1,4 @@
-"""Linking an edge anew: whom it asks and in which order, and that it believes documents and a canary alone."""
+"""Linking an edge anew: whom it asks and in which order; it believes documents and a canary alone."""
 
 from __future__ import annotations
 
@@ -67,7 +67,12 @@ class Pair:
 
     def state(self, name: str) -> dict[str, Any]:
         other = "decode-0" if name == "prefill-0" else "prefill-0"
-        row = {"instance": other, "incarnation": LIVES[other], "address": "127.0.0.1:9", "linked": self.linked}
+        row = {
+            "instance": other,
+            "incarnation": LIVES[other],
+            "address": "127.0.0.1:9",
+            "linked": self.linked,
+        }
         row |= {"stale": self.stale and name == "prefill-0", "error": None if self.linked else "no route"}
         return {"instance": name, "incarnation": LIVES[name], "peers": [row]}
 

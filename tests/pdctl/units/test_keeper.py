@@ -132,6 +132,38 @@ def test_a_unit_that_is_never_ready_fails_at_its_start_timeout(bench) -> None:
     assert "not ready after 0.5 s" in bench.until("mute", lambda s: s.state == "failed").reason
 
 
+def test_one_that_asks_for_time_gets_it_while_it_asks(bench) -> None:
+    """As systemd does with EXTEND_TIMEOUT_USEC, on its way up and on its way down."""
+    script = """
+    def slowly():
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            tell("EXTEND_TIMEOUT_USEC=1000000"); time.sleep(0.1)
+    def leave(number, frame):
+        slowly(); print("left in its own time"); sys.exit(0)
+    signal.signal(signal.SIGTERM, leave)
+    slowly()
+    """
+    bench.install(
+        "slow", script + SLEEPS.replace("\n", "\n    "), start_timeout=0.5, stop_timeout=0.5, burst=1
+    )
+    bench.units.start("slow")
+    bench.until("slow", lambda s: s.state == "active")
+    assert bench.units.stop("slow").state == "inactive"
+    assert "left in its own time" in bench.log("slow") and "killing it" not in bench.log("slow")
+
+
+def test_one_that_asks_for_time_and_then_no_more_is_killed(bench) -> None:
+    script = """
+    signal.signal(signal.SIGTERM, lambda number, frame: tell("EXTEND_TIMEOUT_USEC=1000000"))
+    """
+    bench.install("slow", script + SLEEPS.replace("\n", "\n    "), stop_timeout=0.5)
+    bench.units.start("slow")
+    bench.until("slow", lambda s: s.state == "active")
+    assert bench.units.stop("slow").state == "inactive"
+    assert "still ran 0.5 s after SIGTERM; killing it" in bench.log("slow")
+
+
 def test_stop_kills_what_ignores_sigterm_with_all_its_children(bench) -> None:
     script = """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

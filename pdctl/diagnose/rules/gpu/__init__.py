@@ -29,6 +29,7 @@ from pdctl.diagnose.rules.gpu import (
     pd450_graph_sizes,
     pd451_odd_rank,
     pd452_rank_absent,
+    pd453_kernel_fault,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -57,4 +58,5 @@ RULES: tuple[Rule, ...] = (
     pd450_graph_sizes.RULE,
     pd451_odd_rank.RULE,
     pd452_rank_absent.RULE,
+    pd453_kernel_fault.RULE,
 )

@@ -12,7 +12,7 @@ from pdctl.diagnose.progress import stands
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import span
 
-_CAUSES = ("PD440", "PD441", "PD442", "PD445", "PD447", "PD448", "PD449", "PD450", "PD451", "PD680")
+_CAUSES = ("PD440", "PD441", "PD442", "PD445", "PD447", "PD448", "PD449", "PD450", "PD451", "PD453", "PD680")
 _FIRED = ("watchdog.fired", "collective.timeout", "collective.gloo_timeout")
 
 

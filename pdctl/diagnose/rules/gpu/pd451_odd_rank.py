@@ -48,20 +48,17 @@ def _by_stacks(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for party in facts.parties:
         found = sites(party.traces) if stands(party.traces, facts.at) else {}
         waiting = {s: p for s, p in found.items() if s.collective}
-        apart = [(s, p) for s, p in found.items() if not s.collective]
+        apart = [(s, p) for s, p in found.items() if not s.collective and not s.neighbour]
         names = [name for processes in waiting.values() for name in processes]
-        if (
-            len({s.collective for s in waiting}) != 1
-            or len(apart) != 1
-            or len(apart[0][1]) != 1
-            or len(names) < 2
-        ):
+        if len({s.collective for s in waiting}) != 1 or len(apart) != 1 or len(apart[0][1]) != 1 or not names:
             continue
         odd, place = apart[0][1][0], apart[0][0].place
         waits = next(iter(waiting)).collective
         yield rule.finding(
             party.name,
-            f"All ranks of {party.name} but {odd} wait in {waits}.",
+            f"All ranks of {party.name} but {odd} wait in {waits}."
+            if len(names) > 1
+            else f"{names[0]} waits in {waits}, and {odd} is elsewhere.",
             [f"{listed(sorted(names))}: {waits}", f"{odd}: {place}"],
             f"pdctl restart --co {party.member.cell}",
             hypotheses=_tests(odd),

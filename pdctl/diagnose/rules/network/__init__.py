@@ -46,6 +46,7 @@ from pdctl.diagnose.rules.network import (
     pd340_metadata_server,
     pd341_no_connection,
     pd342_no_shared_memory,
+    pd343_nixl_refuses,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -91,4 +92,5 @@ RULES: tuple[Rule, ...] = (
     pd340_metadata_server.RULE,
     pd341_no_connection.RULE,
     pd342_no_shared_memory.RULE,
+    pd343_nixl_refuses.RULE,
 )

@@ -12,8 +12,8 @@ from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
-_LENGTH = ("local length", "remote invalid request", "local access violation")
-_GONE = ("transport retry counter exceeded", "RNR retry counter exceeded")
+_LENGTH = ("local length", "remote invalid request", "invalid request", "local access violation")
+_GONE = ("retry counter exceeded", "retry count exceeded")
 
 
 @rule(
@@ -26,26 +26,31 @@ _GONE = ("transport retry counter exceeded", "RNR retry counter exceeded")
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The NIC refuses or loses RDMA operations, and connections that are made anew fail at once.
 
-    What it looks like: "local length error", "remote invalid request", "local protection" or "remote access"
-    in an engine's or the kernel's log, and endpoints that are established again and again, though no peer was
-    restarted.
+    What it looks like: "local length error", "remote invalid request", "local protection", "remote access" or
+    "retry count exceeded" in an engine's or the kernel's log, and endpoints that are established again and
+    again, though no peer was restarted.
 
     What else it could be: with different MTUs that is the cause (PD319). Retries that are exceeded mean that
     the peer is gone or the path is broken, not that the request is wrong. Protection errors name memory: a
     region that is no longer registered, as after a restart of the peer.
 
-    What to do: compare active_mtu on all hosts and try MC_MTU=1024; then firmware; then take the node out.
+    What to do: compare active_mtu on all hosts and try MC_MTU=1024; with RoCE ask whether the switches are
+    lossless for its traffic class; then firmware; then take the node out.
     """
     events = facts.events("verbs.completion")
     again = facts.events("verbs.reconnect")
     if not events and len(again) < 10:
         return
-    what = list(dict.fromkeys(e.values.get("what", "") for e in events))
+    what = list(dict.fromkeys(e.values.get("what", "").removesuffix(" error") for e in events))
     live = _live(events, what)
     yield rule.finding(
         listed(writers(events or again)),
         f"RDMA of {listed(writers(events or again))} fails: "
-        + (listed(f"{w} error" for w in what) if what else "connections are made anew without end")
+        + (
+            listed(w if "exceeded" in w else f"{w} error" for w in what)
+            if what
+            else "connections are made anew without end"
+        )
         + (f"; {len(again)} lines of reconnects." if again and what else "."),
         quoted([*events[:3], *again[:2]]),
         live[0].test,
@@ -56,6 +61,13 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         since=since([*events, *again]),
         hypotheses=live,
     )
+
+
+_LOSSY = Hypothesis(
+    "RoCE drops packets under load: no flow control for its traffic class, or the wrong GID",
+    "ethtool -S NIC | grep -E 'out_of_seq|discard|pause' on both; UCX_IB_TRAFFIC_CLASS and UCX_IB_GID_INDEX "
+    "as the fabric has them",
+)
 
 
 def _on(facts: Facts, name: str, events: list[Event]) -> bool:
@@ -89,8 +101,8 @@ def _live(events: list[Event], what: list[str]) -> tuple[Hypothesis, ...]:
     )
     memory = Hypothesis("the peer's memory region is gone", "pdctl restart --co CELL, then one request")
     path = Hypothesis("the path or the peer's port is down", "ibv_devinfo on both hosts; ping over that NIC")
-    if any(w in _GONE for w in what):
-        return (path, memory)
-    if any(w in _LENGTH for w in what):
+    if any(end in w for end in _GONE for w in what):
+        return (*((_LOSSY,) if any(e.values.get("fabric") == "RoCE" for e in events) else ()), path, memory)
+    if any(w.lower() in _LENGTH for w in what):
         return (mtu, firmware)
     return (memory, mtu)

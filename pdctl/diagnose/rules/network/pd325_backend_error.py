@@ -10,7 +10,7 @@ from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import before, past, said_in
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
-_NAMED = (
+NAMED = (
     "PD310",
     "PD313",
     "PD315",
@@ -32,7 +32,7 @@ _NAMED = (
 )
 
 
-@rule("PD325", "NIXL's backend fails without a reason", Severity.ERROR, ["logs"], echo_of=_NAMED)
+@rule("PD325", "NIXL's backend fails without a reason", Severity.ERROR, ["logs"], echo_of=NAMED)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """NIXL_ERR_BACKEND: a loaded backend failed, and the log has no line that names the cause.
 

@@ -14,9 +14,10 @@ from pdctl.diagnose.words import listed
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """UCX opens every RDMA device that it finds; one of them is not this container's or has no way out.
 
-    What it looks like: "ibv_modify_qp … failed to modify to RTR: No such device" or a queue pair that cannot
-    be made on one device, before any peer is spoken to; then NIXL_ERR_BACKEND. All devices of the host are
-    visible, and the container was given one.
+    What it looks like: "ibv_modify_qp … failed to modify to RTR: No such device", "uct_iface_open(…/mlx5_N)
+    failed", "ibv_query_gid … failed" or a queue pair that cannot be made on one device, before any peer is
+    spoken to; then NIXL_ERR_BACKEND. All devices of the host are visible, and the container was given one; or
+    one is a management function or the NIC of the machine's ordinary network.
 
     What else it could be: the same at a handshake with a peer is the path between them (PD321). A device
     that was asked for and is not there is PD313.

@@ -12,7 +12,10 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import count
 
 _OFTEN = 5  # tries that a busy buffer needs too
-_REMEDY = "make it larger than the longest prompt's KV: pd_buffer_size, kv_buffer_size, max_tokens_in_buffer"
+_REMEDY = (
+    "make it larger than the longest prompt's KV: pd_buffer_size, kv_buffer_size, mem_pool_size_gb, "
+    "max_tokens_in_buffer"
+)
 _HELD = (
     Hypothesis(
         "it is smaller than the KV of one prompt",
@@ -37,8 +40,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """KV goes through a buffer of a fixed size, and a prompt does not fit into what is free of it.
 
     What it looks like: "Failed to allocate memory object, retrying" without end and requests that hang
-    (LMCache), or "bufferCoverTargetNum … may use dynamic buffer which will fail" and then transfers that do
-    (TensorRT-LLM).
+    (LMCache), "ValueError: Insufficient memory" in tensor_memory_pool (P2P NCCL), or "bufferCoverTargetNum …
+    may use dynamic buffer which will fail" and then transfers that do (TensorRT-LLM).
 
     What else it could be: a few retries under load are backpressure. Where both sides are idle and it still
     has no room, somebody does not give back.
@@ -48,11 +51,12 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for party in facts.parties:
         held = list(party.traces.of("transfer.no_buffer"))
         small = list(party.traces.of("trtllm.small_buffer"))
+        burst = list(party.traces.of("transfer.pool_full"))
         failed = [found.event for found in failures(facts)]
-        if not _stuck(party) and not (small and failed):
+        if not _stuck(party) and not (small and failed) and not burst:
             continue
-        lines = small or held
-        what = "smaller than a prompt" if small else f"full in {count(len(held), 'try', 'tries')}"
+        lines = small or burst or held
+        what = "smaller than a prompt" if small else f"full in {count(len(burst or held), 'try', 'tries')}"
         yield rule.finding(
             party.name,
             f"The buffer through which {party.name} moves KV is {what}.",

@@ -95,6 +95,20 @@ def _file(event: Event) -> str:
     return event.where.rpartition(":")[0]
 
 
+def _late_peer(facts: Facts, found: Sequence[Failure]) -> Hypothesis | None:
+    """All of them are older than the peer's own word that it is ready."""
+    last = max((f.at for f in found if f.at is not None), default=None)
+    for peer in partners(facts, [f.party for f in found]):
+        view = facts.engine(peer)
+        ready = [e.at for e in view.traces.of("start.ready") if e.at is not None] if view else []
+        if last is not None and ready and last < min(ready):
+            return Hypothesis(
+                f"{peer} was not ready yet: it said so {span(min(ready) - last)} after the last of them",
+                "send one request now: does it go through?",
+            )
+    return None
+
+
 def _doubts(facts: Facts, found: Sequence[Failure], views: Sequence[EngineView]) -> list[Hypothesis]:
     if echoes_only(found):
         return [*_ECHOES, _swap(_backend(views))]
@@ -102,6 +116,8 @@ def _doubts(facts: Facts, found: Sequence[Failure], views: Sequence[EngineView])
     first = since([f.event for f in found])
     above = " ".join(e.line for e in _before(facts, found))
     doubts = [_LATE] if re.search(r"(?i)time ?out|timed out", above) else []
+    if (late := _late_peer(facts, found)) is not None:
+        doubts.insert(0, late)
     if any("in kv cache transfer for" in f.event.line for f in found):
         doubts.append(_BUFFER)
     doubts.append(_swap(_backend(views)))

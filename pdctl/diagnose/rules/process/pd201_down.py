@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.picture import Reach
-from pdctl.diagnose.facts import EngineView, Facts, RouterView
+from pdctl.diagnose.facts import EngineView, Facts, HalfWay, RouterView
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import span
 from pdctl.facts.missing import known
 from pdctl.facts.unit import ENGINE_EXITS, Unit
+from pdctl.units.spec import NEVER_STARTED
 
 _START = 120.0  # loading a model may take this long before the port opens
 
@@ -29,6 +30,7 @@ _ENDS = (
     "PD226",
     "PD690",
 )
+_WORDS = {"failed": "has failed", "stopped": "is stopped", "absent": "was never started"}
 # An exit code of another engine says that it ended, not why.
 _DOUBTS = (
     Hypothesis("its log's last lines name a reason that no rule knows", "read them, and stderr beside them"),
@@ -39,9 +41,9 @@ _DOUBTS = (
 )
 
 
-def _remedy(unit: Unit, name: str, half_way: str) -> str:
-    if half_way:
-        return f"pdctl restart --co {half_way}"
+def _remedy(unit: Unit, name: str, held_cell: str, half: HalfWay | None) -> str:
+    if held_cell:
+        return half.verb if half else f"pdctl restart --co {held_cell}"
     if unit.state in ("absent", "stopped"):
         # After `pdctl down` it is one of many; a deploy starts all of them and proves it.
         return "pdctl deploy"
@@ -60,16 +62,20 @@ def _held_back(facts: Facts, view: EngineView | RouterView, unit: Unit) -> str:
     return "the router has cordoned it" if cordoned else ""
 
 
-def _who(facts: Facts, cell: str) -> tuple[str, str]:
-    """(the co-restart that stopped an engine of the cell, how its run ended or goes on), as words."""
+def _who(facts: Facts, cell: str, half: HalfWay | None) -> tuple[str, str]:
+    """(the run that stopped an engine of the cell, how it ended or goes on), as words."""
     if known(facts.run) and facts.run:
         return "", f"the fleet's lock: {facts.run}; a co-restart may be under way"
+    if half is not None:
+        return half.words, half.record
+    return f"A co-restart of cell {cell} stopped half way", "nothing that runs will go on with it"
+
+
+def _unended(facts: Facts, cell: str) -> HalfWay | None:
+    """The run that left units of the cell as they are; None while another one works."""
     half = facts.half_way
-    if half is not None and half.cell == cell:
-        how = {"failed": "failed", "died": "died"}.get(half.state, "was interrupted")
-        record = f"run {half.run}: {half.state}; see pdctl history {half.run}"
-        return f"run {half.run} (pdctl restart --co {cell}) {how}", record
-    return f"a co-restart of cell {cell} stopped half way", "nothing that runs will go on with it"
+    busy = known(facts.run) and facts.run
+    return half if half is not None and not busy and half.concerns(cell) else None
 
 
 def _asked(facts: Facts, name: str, unit: Unit) -> bool:
@@ -84,28 +90,33 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
     if unit.state in ("stopped", "absent") and view.reach is Reach.OK:
         return None  # PD205: something answers, so it is not down
     if unit.state in ("failed", "stopped", "absent"):
-        words = {"failed": "has failed", "stopped": "is stopped", "absent": "was never started"}[unit.state]
-        ended = [unit.last_end()] if unit.state != "absent" else []
-        since = f" for {span(age)}" if age is not None else ""
+        fresh = unit.state == "absent" or (unit.state == "stopped" and unit.reason == NEVER_STARTED)
+        words = "was never started" if fresh else _WORDS[unit.state]
+        ended = [] if fresh else [unit.last_end()]
+        since = f" for {span(age)}" if age is not None and not fresh else ""
         tail = f": {ended[0]}" if ended else ""
         asked = [f"HTTP: {view.reach}"] if view.reach is not Reach.NOT_ASKED else []
         evidence = [f"unit state {unit.state}{since}", *ended, *asked]
         if unit.reason:
             evidence.insert(1, unit.reason)
         held = _held_back(facts, view, unit)
-        half_way = view.member.cell if held else ""
+        half = _unended(facts, view.member.cell)
         # Stopped on purpose is a person's decision: worth saying, not an emergency.
         severity = Severity.ERROR if unit.wanted else Severity.WARNING
         if _asked(facts, name, unit):
             severity = Severity.INFO
         said = f"{name} {words}{since}{tail}."
         if held:
-            run, how = _who(facts, half_way)
+            run, how = _who(facts, view.member.cell, half)
             evidence += [held, how]
             if run:
-                said = f"{run[0].upper()}{run[1:]}: {name} is stopped{since} and {held}."
+                said = f"{run}: {name} is stopped{since} and {held}."
                 severity = Severity.ERROR  # nobody decided that it stays so
-        remedy = _remedy(unit, name, half_way)
+        elif half is not None and not half.cell and (fresh or (half.state != "failed" and not unit.wanted)):
+            evidence.append(half.record)
+            said = f"{half.words}: {name} {words}{since}{tail}."
+            severity = Severity.ERROR
+        remedy = _remedy(unit, name, view.member.cell if held else "", half)
         told = view.traces.kind == "bundled" or unit.exit in ENGINE_EXITS
         doubts = _DOUBTS if unit.state == "failed" and unit.exit is not None and not told else ()
         return rule.finding(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import EngineView, Facts, Party
-from pdctl.diagnose.lives import died, kernel_killed, of_its_end, signal_of
+from pdctl.diagnose.lives import CLEAN, died, kernel_killed, of_its_end, signal_of
 from pdctl.diagnose.progress import stall
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
@@ -70,16 +70,36 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
             "dmesg -T | grep -i -A1 'oom-kill'; raise the memory limit or lower host caches",
             touches=[host.name, *(p.name for p in here)],
             since=since(lines),
-            severity=_gravity(here),
+            severity=_gravity(here, lines),
         )
 
 
-def _gravity(here: list[Party]) -> Severity | None:
-    """No more than a fact beside engines that show that they are ready with all their ranks: it was somebody
-    else's process. A warning where nobody is known to be ill.
+def _gravity(here: list[Party], lines: list[Event]) -> Severity | None:
+    """No more than a fact beside engines that are ready with all their ranks, or whose state has another
+    reason: it was somebody else's process. A warning where nobody is known to be ill.
     """
     engines = [p for p in here if isinstance(p, EngineView)]
-    if engines and all(e.fresh and known(e.state) and e.state.ready for e in engines):
+    if engines and all(_well(e) or _spared(e, lines) for e in engines):
         return Severity.INFO
     ill = [p for p in here if died(p) or stall(p.traces) or p.traces.health not in ("", "ok")]
-    return None if ill else Severity.WARNING
+    return None if any(not _spared(p, lines) for p in ill) else Severity.WARNING
+
+
+def _well(engine: EngineView) -> bool:
+    return engine.fresh and known(engine.state) and engine.state.ready
+
+
+def _spared(party: Party, lines: list[Event]) -> bool:
+    """No kill explains how it is: nobody started it, it ended cleanly, or somebody began its only life after
+    the last of them.
+    """
+    unit = party.member.unit
+    if not known(unit):
+        return False
+    if unit.state in ("absent", "stopped") and unit.exit in (None, *CLEAN):
+        return True
+    begun = unit.started_at or unit.since
+    told = [e.at for e in lines if e.at is not None]
+    asked = not unit.restarts and unit.started_by in ("pdctl", "hand")
+    young = asked and unit.state in ("starting", "running")
+    return young and begun is not None and len(told) == len(lines) and begun > max(told, default=begun)

@@ -45,12 +45,24 @@ def _asserted(party: Party) -> list[Hypothesis]:
 _ANY = re.compile(r"^lib(?:ucs|c|pthread|stdc\+\+|gcc_s|python[\d.]*)\b")
 
 
+# Transports that read what they send with the CPU.
+_COPIES = re.compile(r"uct_(?:tcp|mm|sysv|posix|cma|self)_ep_(?:am|put)_(?:bcopy|short|zcopy)")
+
+
 def _innermost(party: Party) -> list[Hypothesis]:
     """The library that the frames of the crash name, and how to do without it."""
     frames = [e for e in _now(party, "process.frame") if not _ANY.match(e.values["library"])]
     if not frames:
         return []
     library, function = frames[0].values["library"], frames[0].values["function"]
+    copies = next((e for e in frames if _COPIES.match(e.values["function"])), None)
+    if copies is not None:
+        return [
+            Hypothesis(
+                f"UCX has no CUDA: it reads GPU memory as the host's ({copies.values['function']})",
+                "ucx_info -d | grep cuda with the UCX that it loaded; UCX_TLS must keep cuda_copy",
+            )
+        ]
     transport = re.sub(r"^libuct_(?:cuda_)?|\.so$", "", library) if library.startswith("libuct_") else ""
     test = "compare its version on both sides and with the last good start; one more run without it"
     if transport:

@@ -7,7 +7,19 @@ from collections.abc import Iterator, Sequence
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import before, died, echoes, fatal, gravity, past, raised, runs, said_in, told
+from pdctl.diagnose.lives import (
+    before,
+    died,
+    echoes,
+    fatal,
+    gravity,
+    past,
+    place,
+    raised,
+    runs,
+    said_in,
+    told,
+)
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.rules.process.pd226_error_lines import skew
 from pdctl.diagnose.words import span
@@ -20,6 +32,20 @@ def _said_before(above: Sequence[Event]) -> list[Hypothesis]:
         Hypothesis(
             f"what is said first: “{said_in(above[0])}”; the exception is its echo",
             "search for that line with the version; read what stands around it",
+        )
+    ]
+
+
+def _room(event: Event, frames: Sequence[Event]) -> list[Hypothesis]:
+    """A connector that does not find a room that it had: rooms are used once."""
+    here = any(e.values.get("file", "").endswith("conn.py") for e in frames)
+    number = event.values.get("message", "").strip()
+    if not (here and number.isdigit() and event.values.get("type") == "KeyError"):
+        return []
+    return [
+        Hypothesis(
+            f"two requests had the room {number} at once, or it was ended on another path",
+            "who picks bootstrap_room: a router of your own, or a client? grep the room in all logs",
         )
     ]
 
@@ -81,11 +107,15 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         above = before(party, event)
         version = f" {party.traces.version}" if party.traces.version else ""
         kind = party.traces.kind or "the engine"
+        where, frames = place(party.traces, event)
+        asserted = next((e.values["what"] for e in frames if "what" in e.values), "")
         yield rule.finding(
             party.name,
             f"{party.name} ended with {told(event).rstrip('.')}"
+            + (f": {asserted}" if asserted else "")
+            + (f", in {where}" if where else "")
             + (f"; before that: {said_in(above[0])}." if above else "."),
-            [*quoted(above), *quoted([event, *others])],
+            [*quoted(above), *quoted([event, *others]), *quoted(frames)],
             f"pdctl logs {party.name}",
             touches=[party.name, *gone],
             since=event.at,
@@ -93,9 +123,12 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             hypotheses=[
                 *_said_before(above),
                 *skew([event]),
+                *_room(event, frames),
                 Hypothesis(
-                    f"{kind}{version} fails on a setting or a request that the message names",
-                    "send the request from just before it to a fresh engine alone; compare its settings",
+                    f"{kind}{version} fails on a setting or a request that the message names"
+                    + (f", or {where} is wrong in this build" if where else ""),
+                    ("search for that function with the version; " if where else "")
+                    + "send the request from just before it to a fresh engine alone; compare its settings",
                 ),
                 Hypothesis(
                     "another rank, peer or host failed first and this is its echo",

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import past
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+
+_OWN = 0.05  # of the card: contexts, communicators and the like of the engine itself
+_HELD = (
+    Hypothesis(
+        "processes of the life before are left", "nvidia-smi, and ps -o ppid= -p PID of each pid it lists"
+    ),
+    Hypothesis(
+        "a living sidecar or peer keeps the memory mapped",
+        "stop the sidecar, or the peers that read from its last life, and look at the used memory again",
+    ),
+)
+_SHARE = Hypothesis(
+    "the share is too high for what else this GPU or host needs",
+    "free -h and nvidia-smi with no engine running; start it with 0.05 less",
+)
+
+
+def _own(values: Mapping[str, str]) -> bool:
+    """So little is taken that nobody else needs to hold it."""
+    if "free" not in values:
+        return False
+    total, free = float(values["total"]), float(values["free"])
+    return total - free <= _OWN * total
 
 
 @rule("PD217", "GPU memory taken at the start", Severity.ERROR, ["logs"], fallback=True)
@@ -39,18 +62,5 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             quoted(lines),
             "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv",
             since=since(lines),
-            hypotheses=[
-                Hypothesis(
-                    "processes of the life before are left",
-                    "nvidia-smi, and ps -o ppid= -p PID of each pid it lists",
-                ),
-                Hypothesis(
-                    "a living sidecar or peer keeps the memory mapped",
-                    "stop the sidecar and look at the used memory again",
-                ),
-                Hypothesis(
-                    "the share is too high for what else this GPU or host needs",
-                    "free -h and nvidia-smi with no engine running",
-                ),
-            ],
+            hypotheses=[_SHARE, *_HELD] if _own(values) else [*_HELD, _SHARE],
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import died, fatal, past
+from pdctl.diagnose.lives import died, fatal, past, said_in
 from pdctl.diagnose.progress import moves
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import count
@@ -72,8 +72,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         if not dead and _works(party, lines[-1], facts.at):
             continue
-        raw = lines[0].line.rpartition("ERROR")[2] or lines[0].line
-        said = raw.strip(" :|]")[:160]
+        said = said_in(lines[0])
         how = "ended" if dead else "shows no work"
         yield rule.finding(
             party.name,

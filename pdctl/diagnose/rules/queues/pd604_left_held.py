@@ -31,9 +31,14 @@ def _router(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if known(facts.run):
             lines.append(f"the fleet's lock: {facts.run or 'nobody has it, so no run will end the hold'}")
         long = left or age > _HOLD or (limit is not None and age > limit.value / 2)
+        said = f"The router holds admissions since {span(age)}; {waiting}."
+        half = facts.half_way
+        if half is not None and not (known(facts.run) and facts.run):
+            said = f"{half.words}: the router holds admissions since {span(age)}; {waiting}."
+            lines.append(half.record)
         yield rule.finding(
             facts.router.name,
-            f"The router holds admissions since {span(age)}; {waiting}.",
+            said,
             lines,
             "pdctl resume",
             touches=[facts.router.name, *stopped],

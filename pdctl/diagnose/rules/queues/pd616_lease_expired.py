@@ -30,6 +30,19 @@ def _between(facts: Facts, unread: Sequence[Event], decodes: Sequence[str]) -> l
     ]
 
 
+def _pushed(facts: Facts) -> list[Hypothesis]:
+    """Where the prefill pushes, decode's wait does not tell it that the KV is still wanted."""
+    names = [e.traces.settings.get("kv_transfer_config.kv_connector", "") for e in facts.engines]
+    if not any("Push" in name for name in names):
+        return []
+    return [
+        Hypothesis(
+            "the push connector does not renew leases of requests that wait for their push",
+            "raise kv_lease_duration above the longest wait: do they pass? Then take a build that renews",
+        )
+    ]
+
+
 def _doubts(who: str) -> list[Hypothesis]:
     return [
         Hypothesis(
@@ -97,5 +110,5 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         touches=[*names, *(d.name for d in decodes)],
         since=since(found.unread),
         severity=Severity.ERROR if grave else Severity.WARNING,
-        hypotheses=() if sure else _doubts(who)[1:] if calm else _doubts(who),
+        hypotheses=() if sure else [*_pushed(facts), *(_doubts(who)[1:] if calm else _doubts(who))],
     )

@@ -12,7 +12,16 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 _PREFILLS = 3  # batches after a failed check that show work
 
 
-@rule("PD660", "unhealthy by its check, working by its counters", Severity.WARNING, ["engine.reach"])
+_HUNG = ("PD202", "PD440", "PD441", "PD442", "PD443", "PD444", "PD446", "PD451", "PD453")
+
+
+@rule(
+    "PD660",
+    "unhealthy by its check, working by its counters",
+    Severity.WARNING,
+    ["engine.reach"],
+    echo_of=_HUNG,
+)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A health check that waits for a token fails because a long prefill gives none in that time.
 
@@ -31,7 +40,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         if not lines or stall(traces):
             continue
         after = [e for e in traces.of("stats.prefill") if e.order > lines[0].order]
-        works = moves(traces) or len(after) >= _PREFILLS
+        # What it said long before the check failed shows nothing of then.
+        works = moves(traces, at=lines[-1].at) or len(after) >= _PREFILLS
         seconds = next((e.values["seconds"] for e in lines if "seconds" in e.values), "20")
         yield rule.finding(
             view.name,

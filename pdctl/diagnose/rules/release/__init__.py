@@ -10,6 +10,7 @@ from pdctl.diagnose.rules.release import (
     pd713_no_space,
     pd714_numa,
     pd715_cpu,
+    pd716_not_allowed,
     pd720_clock_and_leases,
 )
 
@@ -20,5 +21,6 @@ RULES: tuple[Rule, ...] = (
     pd713_no_space.RULE,
     pd714_numa.RULE,
     pd715_cpu.RULE,
+    pd716_not_allowed.RULE,
     pd720_clock_and_leases.RULE,
 )

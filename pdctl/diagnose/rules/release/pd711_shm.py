@@ -10,6 +10,9 @@ from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 from pdctl.facts.machine import size
 
+_AGAIN = 2  # restarts that may each have left what they mapped
+_LEFT = "ls -l /dev/shm and remove what no living process maps (fuser -v); then --shm-size=10g"
+
 
 @rule("PD711", "shared memory too small", Severity.ERROR, ["engine.reach"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
@@ -33,11 +36,18 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         return
     names = writers(lines) or [p.name for h, _ in full for p in facts.parties if p.member.host == h.name]
     subject = listed(names) if names else full[0][0].name
+    lives = [p.traces.restarts or 0 for p in facts.parties if p.name in names]
+    again = bool(full) and max(lives, default=0) >= _AGAIN
     yield rule.finding(
         subject,
-        f"/dev/shm is too small for {subject}.",
+        f"/dev/shm is too small for {subject}"
+        + (
+            f", which was started {max(lives) + 1} times: each dead life may have left its segments."
+            if again
+            else "."
+        ),
         [*tight, *quoted(lines)],
-        "--ipc=host or --shm-size=10g",
+        _LEFT if again else "--ipc=host or --shm-size=10g",
         touches=names or [subject],
         since=since(lines),
     )

@@ -1,14 +1,15 @@
-"""A fleet of the bundled engine on this machine whose prefill keeps stale peers, and its supervisor."""
+"""A fleet of the bundled engine on this machine, with its supervisor, and the ways to wedge it."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,6 +91,13 @@ class Ward:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def fails(self, *args: str) -> str:
+        """What a command that fails says."""
+        argv = [sys.executable, "-m", "pdctl", "--fleet", str(self.folder), *args]
+        done = subprocess.run(argv, text=True, capture_output=True, timeout=START)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
     def send(self, count: int = 1) -> None:
         """Requests through the router, each on a thread of its own; nobody reads the answers."""
         body = {"model": self.ctx.fleet.model.name, "prompt": "Count to three.", "max_tokens": 4}
@@ -114,14 +122,33 @@ class Ward:
             return router_canary(self.ctx, 10.0) > 0
         return False
 
+    def pid(self, name: str) -> int:
+        pid = self.ctx.units("local").status([name])[name].pid
+        assert pid is not None
+        return pid
+
+    def rank(self, name: str, rank: int) -> int:
+        return int(self.state(name)["ranks"][rank]["pid"])
+
+    def strike(self, pid: int, number: signal.Signals) -> None:
+        """The fault: one process of an engine is killed or frozen."""
+        self.fault = time.time()
+        os.kill(pid, number)
+
     def kill(self, name: str) -> None:
         """As the kernel would; the unit brings it back alone, and its peer was not told."""
         was = self.lives()[name]
-        pid = self.ctx.units("local").status([name])[name].pid
-        assert pid is not None
-        self.fault = time.time()
-        os.kill(pid, signal.SIGKILL)
+        self.strike(self.pid(name), signal.SIGKILL)
         wait(f"{name} to live again", lambda: self.lives()[name] not in (was, "None"), START)
+
+    def arm(self, name: str, fault: str, count: int = 0) -> None:
+        self.fault = time.time()
+        body = {"name": fault, "armed": True, "count": count}
+        admin.post(self.ctx, self.ctx.fleet.unit(name).url, "faults", body, drill=True)
+
+    def alone(self, name: str) -> float:
+        """Seconds that the present life of an engine took from its start until it was up."""
+        return float(self.state(name)["load_seconds"])
 
     @property
     def store(self) -> Incidents:
@@ -161,11 +188,17 @@ def wait(what: str, check: Callable[[], object], seconds: float) -> None:
 
 
 @contextmanager
-def ward(folder: Path, model: Path) -> Iterator[Ward]:
+def ward(
+    folder: Path, model: Path, legacy: bool = True, tp: int = 1, env: Mapping[str, str] | None = None
+) -> Iterator[Ward]:
+    """A pair whose prefill keeps stale peers, or does not; `env` and `tp` are of both its engines."""
     path = folder / "fleet.toml"
-    init_fleet(path, Wanted("ward", str(model), drill=True))
-    text = path.read_text().replace('role = "prefill"', 'role = "prefill"\nlegacy_bootstrap = true')
-    path.write_text(text)
+    init_fleet(path, Wanted("ward", str(model), drill=True, tp=tp))
+    text = path.read_text()
+    if legacy:
+        text = text.replace('role = "prefill"', 'role = "prefill"\nlegacy_bootstrap = true')
+    pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in (env or {}).items())
+    path.write_text(text.replace('dtype = "float32"', f'dtype = "float32"\nenv = {{ {pairs} }}'))
     with Context(load_fleet(path)) as ctx:
         made = Ward(folder, ctx)
         made.policy()

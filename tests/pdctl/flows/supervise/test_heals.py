@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -28,7 +28,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 @pytest.fixture(scope="module")
 def legacy(smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
-    with ward(tmp_path_factory.mktemp("ward"), smollm) as made:
+    env = {"PD_STEP_TIMEOUT": "30"}
+    with ward(tmp_path_factory.mktemp("ward"), smollm, tp=2, env=env) as made:
         assert made.serves()
         yield made
 
@@ -58,6 +59,53 @@ def told(legacy: Ward, opened: float) -> str:
         f"confirmed {found:.1f} s and served again {served:.1f} s after the fault; "
         f"an engine alone starts in {alone:.1f} s"
     )
+
+
+def _freeze(rank: int | None) -> Callable[[Ward], None]:
+    """A rank of decode, or with None the process that answers its HTTP."""
+
+    def strike(legacy: Ward) -> None:
+        name = "decode-0"
+        legacy.strike(legacy.pid(name) if rank is None else legacy.rank(name, rank), signal.SIGSTOP)
+
+    return strike
+
+
+@pytest.mark.parametrize(
+    "strike",
+    [
+        pytest.param(_freeze(1), id="a frozen rank"),
+        pytest.param(_freeze(0), id="a frozen leader"),
+        pytest.param(_freeze(None), id="a frozen API process"),
+        pytest.param(lambda legacy: legacy.arm("decode-0", "stop-steps"), id="no step"),
+    ],
+)
+def test_a_decode_that_its_own_watchdog_ended_is_back_alone_and_the_pair_restarted(
+    legacy: Ward, strike: Callable[[Ward], None]
+) -> None:
+    """The watchdog and the unit do their part; what they leave behind is a pair that does not work."""
+    with legacy.supervised():
+        before, lives = legacy.newest(), legacy.lives()
+        strike(legacy)
+        legacy.send(2)
+        incident = legacy.healed(before)
+        (done,) = [a for a in legacy.actions(incident.id) if a.outcome != "refused"]
+        assert (done.action, done.outcome) == ("co-restart", "done")
+        assert Path(incident.evidence).is_file()
+        assert all(legacy.lives()[name] != lives[name] for name in lives), "both sides began a new life"
+        print(told(legacy, incident.opened))
+
+
+def test_a_new_link_does_not_mend_what_a_legacy_pair_keeps(legacy: Ward) -> None:
+    """Whoever tries it by hand is told so; the supervisor does not try, and restarts the pair."""
+    legacy.kill("decode-0")
+    wait("decode to be linked", lambda: legacy.state("decode-0").get("ready"), START)
+    said = legacy.fails("relink", "prefill-0", "decode-0", "--yes", "--wait", "5")
+    assert "prefill-0 is not linked with decode-0" in said and "pdctl restart --co a" in said
+    before = legacy.newest()
+    with legacy.supervised():
+        incident = legacy.healed(before)
+        assert [a.action for a in legacy.actions(incident.id) if a.outcome == "done"] == ["co-restart"]
 
 
 def test_healthy_saturation_triggers_nothing(legacy: Ward) -> None:

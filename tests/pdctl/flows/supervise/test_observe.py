@@ -196,6 +196,27 @@ def test_the_silent_wait_in_a_lane_of_their_own(ctx: Context, monkeypatch: pytes
     observed(ctx, act)
 
 
+def test_those_that_fall_silent_do_not_wait_for_one_another(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is but one place among the quick, and each silent one gives it up long before its deadline."""
+    monkeypatch.setattr(observe, "QUICK", 1)
+    monkeypatch.setattr(observe, "HELD", 0.01)
+    asked, all_asked = 0, asyncio.Event()
+
+    async def sample(party: Party, client: httpx.AsyncClient, deadline: float) -> Sample[Any]:
+        nonlocal asked
+        asked += 1
+        if asked == ENGINES + 1:  # with the router
+            all_asked.set()
+        await all_asked.wait()
+        return Sample(Reach.TIMED_OUT, Missing("silent"), "silent")
+
+    monkeypatch.setattr(Party, "sample", sample)
+    look = observed(ctx, lambda observer: asyncio.wait_for(observer.look(), 60))
+    assert look.nobody_answers and asked == ENGINES + 1
+
+
 def test_an_answer_that_nobody_foresaw_is_that_engines_alone(
     ctx: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

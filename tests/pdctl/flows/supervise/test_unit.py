@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pdctl.errors import ConfigError
+from pdctl.flows.check.run import check
+from pdctl.flows.context import Context
 from pdctl.flows.deploy import supervisor
 from pdctl.flows.down import down
 from tests.pdctl.flows.conftest import Bench
@@ -46,5 +48,11 @@ def test_what_could_not_run_is_refused_before_anything_is_changed(bench: Bench) 
         supervisor.desired(fleet)
     host = fleet.hosts["local"]
     far = replace(host, spec=host.spec.model_copy(update={"transport": "ssh"}))
-    with pytest.raises(ConfigError, match="another machine"):
-        supervisor.desired(replace(fleet, hosts={"local": far}))
+    elsewhere = replace(fleet, hosts={"local": far})
+    line = bench.path.read_text().splitlines().index("supervise = true") + 1
+    with Context(elsewhere) as ctx:
+        for refuses in (lambda: supervisor.desired(elsewhere), lambda: check(ctx)):
+            with pytest.raises(ConfigError) as caught:
+                refuses()
+            assert caught.value.message.startswith(f"{bench.path}:{line}: fleet.supervise: the control host")
+            assert "deploy from there" in (caught.value.hint or "")

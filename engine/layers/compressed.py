@@ -1,0 +1,184 @@
+"""Attention over a window and compressed entries, in one softmax with a sink (DeepSeek-V4).
+
+Keys are their own values, so values are turned by position; what is gathered is turned back.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from engine.layers.compressed_cache import PENDING, SPARSE, WINDOW, CompressedCache, CompressedStep
+from engine.layers.compressor import Compressor, turn_tail
+from engine.layers.linear import Linear, RowLinear
+from engine.layers.norm import RmsNorm
+from engine.layers.shard import Shard
+from engine.weights import Checkpoint, ModelConfig
+from kernels.ops.linear import linear, pack
+from kernels.ops.sparse_decode import sparse_decode
+
+Weight = tuple[str, tuple[int, int], tuple[int, int] | None]
+
+
+class CompressedAttention:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        prefix: str,
+        layer: int,
+        config: ModelConfig,
+        cache: CompressedCache,
+        shard: Shard,
+    ) -> None:
+        own, dim, hidden, eps = cache.config, config.head_dim, config.hidden_size, config.rms_norm_eps
+        self._layer, self._number, self._cache = layer, cache.number[layer], cache
+        self._span, self._eps, self._dim = own.spans[layer], eps, dim
+        self._heads = shard.heads[1] - shard.heads[0]
+        down: list[Weight] = [
+            (f"{prefix}.wq_a", (own.q_rank, hidden), None),
+            (f"{prefix}.wkv", (dim, hidden), None),
+        ]
+        part = (shard.heads[0] * dim, shard.heads[1] * dim)
+        up: list[Weight] = [(f"{prefix}.wq_b", (config.heads * dim, own.q_rank), part)]
+        self._entries: Compressor | None = None
+        self._indexer: Indexer | None = None
+        if self._span != "window":
+            name, overlap = f"{prefix}.compressor", self._span == SPARSE
+            down += _kv_gate(name, dim * (1 + overlap), hidden)
+            ratio, pending = cache.ratios[self._span], PENDING[self._span]
+            args = (ratio, overlap, pending, self._number, cache, eps, shard)
+            self._entries = Compressor(checkpoint, name, dim, *args)
+        if self._span == SPARSE:
+            self._indexer = Indexer(checkpoint, f"{prefix}.indexer", self._number, cache, hidden, eps, shard)
+            down += _kv_gate(f"{prefix}.indexer.compressor", 2 * own.index.dim, hidden)
+            up.append((f"{prefix}.indexer.wq_b", (own.index.heads * own.index.dim, own.q_rank), None))
+        self._down, self._up = Linear(checkpoint, down, shard), Linear(checkpoint, up, shard)
+        self._q_norm = RmsNorm(checkpoint, f"{prefix}.q_norm", own.q_rank, eps, shard)
+        kv_norm = checkpoint.first(f"{prefix}.kv_norm.weight", f"{prefix}.norm.weight")
+        self._kv_norm = RmsNorm(checkpoint, kv_norm.removesuffix(".weight"), dim, eps, shard)
+        sinks = checkpoint.rows(f"{prefix}.attn_sink", (config.heads,), *shard.heads)
+        self._sinks = sinks.to(shard.device, torch.float32)
+        self._out = GroupedOut(checkpoint, prefix, config, cache, shard)
+
+    @property
+    def rows(self) -> int:
+        gate = self._indexer.gate.rows if self._indexer else 1
+        return max(self._down.weight.rows, self._up.weight.rows, self._out.rows, gate)
+
+    def __call__(self, x: torch.Tensor, pool: torch.Tensor, step: CompressedStep) -> torch.Tensor:
+        """[rows, hidden] for x of that shape; what is cached of the rows is written into the pool first."""
+        cache, real = self._cache, step.rows.real
+        rotary, turn = (cache.main, step.main) if self._span == "window" else (cache.compress, step.compress)
+        q_down, kv, *rest = self._down(x).split(self._down.sizes, 1)
+        q_down = self._q_norm(q_down)
+        q, *index_q = self._up(q_down).split(self._up.sizes, 1)
+        q = F.rms_norm(q.reshape(x.shape[0], self._heads, self._dim), (self._dim,), None, self._eps)
+        q = turn_tail(q, rotary, turn)
+        kv = turn_tail(self._kv_norm(kv)[:, None], rotary, turn).squeeze(1)
+        near = step.window.join(cache.layout, WINDOW, self._layer, pool, kv[:real])
+        chosen = self._chosen(x, rest, index_q, pool, step)
+        far, slots = near, step.seen[:, :0]
+        if self._span != "window":
+            far = cache.layout.table(pool, self._span)
+            slots = cache.slots(self._span, self._number, chosen, step)
+        found = torch.zeros_like(q)
+        found[:real] = sparse_decode(
+            q[:real].contiguous(), (near, far), (step.seen, slots), self._dim, self._dim**-0.5, self._sinks
+        )
+        back = rotary.back(found[..., -rotary.dim :], turn)
+        return self._out(torch.cat((found[..., : -rotary.dim], back), -1))
+
+    def _chosen(
+        self,
+        x: torch.Tensor,
+        rest: list[torch.Tensor],
+        index_q: list[torch.Tensor],
+        pool: torch.Tensor,
+        step: CompressedStep,
+    ) -> torch.Tensor:
+        """Store the entries that the step completes; int64 [real, n]: numbers of those that each row sees.
+
+        `rest`: what the compressors take, [kv, gate] of the attention's and then of the indexer's.
+        """
+        if self._entries is None:
+            return step.seen[:, :0]
+        cache, real, closing = self._cache, step.rows.real, step.closing[self._span]
+        made = self._entries(torch.cat(rest[:2], 1)[:real], pool, closing)
+        at = cache.layout.slots(self._span, closing.pages, closing.numbers)
+        cache.layout.table(pool, self._span).index_copy_(0, at + cache.offset(self._span, self._number), made)
+        if self._indexer is None:
+            return step.heavy_entries
+        kv_gate = torch.cat(rest[2:], 1)[:real]
+        return self._indexer(x, kv_gate, index_q[0], pool, step)
+
+
+class Indexer:
+    """Chooses the entries of one layer for each row; keeps index-K of them."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        prefix: str,
+        number: int,
+        cache: CompressedCache,
+        hidden: int,
+        eps: float,
+        shard: Shard,
+    ) -> None:
+        self._number, self._cache = number, cache
+        own = cache.config
+        name, pending = f"{prefix}.compressor", PENDING["index"]
+        args = (own.sparse, True, pending, number, cache, eps, shard)
+        self._keys = Compressor(checkpoint, name, own.index.dim, *args)
+        gate = checkpoint.whole(f"{prefix}.weights_proj.weight", (own.index.heads, hidden))
+        self.gate = pack(gate.to(shard.device, torch.float32))
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        kv_gate: torch.Tensor,
+        q: torch.Tensor,
+        pool: torch.Tensor,
+        step: CompressedStep,
+    ) -> torch.Tensor:
+        """int64 [real, topk], below 0 for none; q [rows, heads * dim]."""
+        cache, index, real = self._cache, self._cache.config.index, step.rows.real
+        closing = step.closing[SPARSE]
+        keys = self._keys(kv_gate, pool, closing)
+        cache.index.write(pool, self._number, cache.index.rows(closing.pages, closing.numbers), keys)
+        if not step.choice.width:
+            return step.seen[:, :0]
+        q = turn_tail(q.reshape(x.shape[0], index.heads, index.dim), cache.compress, step.compress)
+        weights = linear(x.float(), self.gate) * (index.heads * index.dim) ** -0.5
+        return cache.index.choose(pool, self._number, q[:real], weights[:real], step.choice, index.topk)
+
+
+class GroupedOut:
+    """Heads in groups, each through a matrix of low rank, then all together; a rank has whole groups."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, prefix: str, config: ModelConfig, cache: CompressedCache, shard: Shard
+    ) -> None:
+        own = cache.config
+        first, last = shard.part(own.groups)
+        inner, rank = config.heads // own.groups * config.head_dim, own.out_rank
+        weight = checkpoint.rows(
+            f"{prefix}.wo_a.weight", (own.groups * rank, inner), first * rank, last * rank
+        )
+        groups = weight.to(shard.device, shard.dtype).view(last - first, rank, inner)
+        self._groups = groups.transpose(1, 2).contiguous()
+        shape, part = (config.hidden_size, own.groups * rank), (first * rank, last * rank)
+        self._last = RowLinear(checkpoint, f"{prefix}.wo_b", shape, part, False, shard)
+
+    @property
+    def rows(self) -> int:
+        return self._last.weight.rows
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """[rows, hidden] for x [rows, heads of this rank, head_dim]."""
+        groups = x.reshape(x.shape[0], self._groups.shape[0], -1).transpose(0, 1)
+        return self._last(torch.bmm(groups, self._groups).transpose(0, 1).reshape(x.shape[0], -1))
+
+
+def _kv_gate(prefix: str, channels: int, hidden: int) -> list[Weight]:
+    return [(f"{prefix}.{name}", (channels, hidden), None) for name in ("wkv", "wgate")]
