@@ -68,7 +68,9 @@ def _progress(state: State) -> Iterator[Metric]:
     c = state["counters"]
     hit = c.get("prefix_tokens_hit", 0)
     prefix = {"hit": hit, "miss": c.get("prefix_tokens", 0) - hit}
-    yield counter("pd_prefix_tokens", "Prompt tokens by whether their KV was there.", _by(prefix), ("result",))
+    yield counter(
+        "pd_prefix_tokens", "Prompt tokens by whether their KV was there.", _by(prefix), ("result",)
+    )
     yield gauge("pd_last_step_age_seconds", "Since the last step.", _one(progress["last_step_age_s"]))
     yield gauge("pd_loop_age_seconds", "Since the scheduler loop turned.", _one(progress["loop_age_s"]))
     yield gauge("pd_snapshot_age_seconds", "Since the leader published.", _one(state["snapshot_age_s"]))

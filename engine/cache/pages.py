@@ -108,7 +108,7 @@ class PageAllocator:
     def share(self, owner: str, keys: Sequence[bytes]) -> int:
         """Give `owner`, who holds nothing, the pages with these contents up to the first unknown one."""
         self._refuse_ended(owner)
-        if owner in self._held:
+        if self._held.get(owner):
             raise OwnershipError(f"{owner} holds pages already")
         found = []
         for key in keys:

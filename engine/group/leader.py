@@ -71,7 +71,8 @@ class Leader:
         self.turned = time.monotonic()
         # The pool's last page is the transfer layer's scratch page and is never handed out.
         pages = PageAllocator(config.pages - 1)
-        limits = Limits(config.token_budget, config.max_running, config.page_size)
+        state_pages = runner.shape.state_pages
+        limits = Limits(config.token_budget, config.max_running, config.page_size, state_pages)
         prefixes = Prefixes(pages, config.page_size, runner.digest, self._reuses)
         self._scheduler = Scheduler(limits, pages, lambda seq: self.life.give_up(seq), prefixes)
         self.life: Lifecycle

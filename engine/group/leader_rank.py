@@ -95,7 +95,7 @@ class Workers:
 
 
 def fingerprint(config: EngineConfig, runner: ModelRunner) -> dict[str, Any]:
-    """What two sides of an edge must agree on (tp may differ, and page_size by a whole factor)."""
+    """What two sides of an edge must agree on (tp may differ, and mostly page_size by a whole factor)."""
     return {
         "model": runner.digest,
         "dtype": config.dtype,
@@ -181,8 +181,9 @@ def _transfer(
 
 
 def _self_test(leader: Leader, runner: ModelRunner, workers: Workers) -> None:
-    """One forward pass through all ranks before the engine says it is up: page 0 is nobody's yet."""
-    batch = Batch(0, [Slice([0, 0, 0, 0], 0, [0], True)])
+    """One forward pass through all ranks before the engine says it is up: the pages are nobody's yet."""
+    pages = list(range(1 + runner.shape.state_pages))
+    batch = Batch(0, [Slice([0, 0, 0, 0], 0, pages, True)])
     workers.send(Step(batch))
     logits = runner.run(batch)
     if logits is None or not bool(logits.isfinite().all()):

@@ -208,7 +208,8 @@ class Lifecycle:
                 continue
             self._reachable.add(seq.id)
             tokens = len(seq.request.prompt)
-            self._rooms.grant(room, pages[: self.scheduler.pages_for(tokens)], tokens)
+            own = pages[: self.scheduler.pages_for(tokens)]
+            self._rooms.grant(room, self.scheduler.in_order_of_transfer(own), tokens)
 
     def room_wanted(self, rid: str) -> None:
         """Decode has pages for this leg: it is computed before those that nobody asked for."""
@@ -237,16 +238,17 @@ class Lifecycle:
                 self.take_token(seq, due[seq.id])
 
     def _hand_over(self, seq: Seq, first: FirstToken | None) -> None:
-        room, pages = seq.request.room, self.pages.pages(seq.id)
+        room = seq.request.room
         if room is None:
             return
+        pages = self.scheduler.in_order_of_transfer(self.pages.pages(seq.id))
         if first is None:
-            self._rooms.chunk(room, list(pages), seq.computed // self.scheduler.limits.page_size)
+            self._rooms.chunk(room, pages, seq.computed // self.scheduler.limits.page_size)
             return
         self.counters.tokens_generated += 1
         seq.output.append(first.token)
         self.scheduler.to_inflight(seq, self._clock())
-        self._rooms.computed(room, len(seq.request.prompt), list(pages), first)
+        self._rooms.computed(room, len(seq.request.prompt), pages, first)
 
     def take_token(self, seq: Seq, sampled: Sampled) -> None:
         """Append a generated token, tell the caller, and end the request where it is complete."""

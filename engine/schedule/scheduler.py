@@ -12,6 +12,7 @@ in another order than they came here, and two sides that each wait for the other
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass
 
 from engine.cache.pages import PageAllocator
@@ -27,12 +28,14 @@ AHEAD_SHARE = 0.5
 class Limits:
     """`token_budget` tokens a step; `max_running` sequences in batches at once; `page_size` tokens.
 
-    At most `max_running` prefill legs are computed ahead of decode, or wait computed for it.
+    At most `max_running` prefill legs are computed ahead of decode, or wait computed for it. A sequence's
+    first `state_pages` pages hold no tokens: see `Shape`.
     """
 
     token_budget: int
     max_running: int
     page_size: int
+    state_pages: int = 0
 
 
 @dataclass
@@ -97,7 +100,12 @@ class Scheduler:
         return any(seq.waiting_on != "pages" for seq in self.active)
 
     def pages_for(self, tokens: int) -> int:
-        return -(-tokens // self.limits.page_size)
+        return self.limits.state_pages - (-tokens // self.limits.page_size)
+
+    def in_order_of_transfer(self, pages: Sequence_[int]) -> list[int]:
+        """A sequence's pages as they are handed over: those of its state last, for they change to the end."""
+        state = self.limits.state_pages
+        return [*pages[state:], *pages[:state]]
 
     def plan(self, now: float) -> Plan | None:
         """The next step, or None when nothing can run."""

@@ -15,6 +15,7 @@ from pdctl.adopt.sources import Given, Place, note_blocks, read_source
 from pdctl.adopt.write import SECRETS, fleet_text, profile_text, quoted
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.load import load_fleet
+from pdctl.fleet.offered import offered
 from pdctl.fleet.profile import engine_env, unit_secrets
 from pdctl.fleet.secret import masked
 from pdctl.fleet.secretfile import filled, write_secrets
@@ -126,7 +127,10 @@ def _write(wanted: Wanted, draft: Draft, notes: Sequence[Note]) -> list[str]:
             for h, (rows, _) in wanted.hosts.items()
             if h in draft.addresses
         }
+        kinds = {unit.served.kind for unit in draft.engines}
+        shipped = {f"profiles/{file}": text for kind in kinds for file, text in offered(kind).items()}
         texts = {
+            **{file: text for file, text in shipped.items() if not (out / file).exists()},
             f"profiles/adopted-{name}.toml": profile_text(draft, name),
             "fleet.toml": fleet_text(draft, name, hosts, notes),
         }

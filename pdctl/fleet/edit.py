@@ -13,7 +13,7 @@ import tomlkit
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue import known, other_names
-from pdctl.fleet.catalogue.find import find
+from pdctl.fleet.catalogue.find import find, resembles
 from pdctl.fleet.chain import chain_problems
 from pdctl.fleet.names import nearest
 from pdctl.fleet.profile import Profile, load_profile
@@ -123,7 +123,9 @@ def _side(env: str, value: str, side: str | None, before: str | None) -> str:
         row = find(env)
         chosen = side or before or (row.side if row else None)
         if chosen is None:
-            hint = "Pass --side prefill, decode, both or router."
+            near = resembles(env)
+            hint = f"Did you mean {near}? Else pass" if near else "Pass"
+            hint += " --side prefill, decode, both or router."
             raise ConfigError(
                 "no_side", f"{env} is not in pdctl's catalogue: who reads it is not known.", hint
             )

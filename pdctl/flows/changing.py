@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
 from pdctl.fleet.model import Fleet
 from pdctl.flows.context import Context
 from pdctl.remote.audit import Audit
@@ -42,13 +44,30 @@ def beside(ctx: Context, call: Call) -> AbstractContextManager[Journal]:
 def _written(ctx: Context, call: Call, run: str, check: Callable[[], None]) -> Iterator[Journal]:
     audit = audit_of(ctx, call.command, run)
     links = Links(inputs(ctx.fleet), ctx.resumes, check, audit, ctx.say)
+    begun = False
     try:
         with Journal(ctx.fleet.paths.journal, call, run, links) as journal:
             ctx.journal = journal
-            yield journal
+            try:
+                yield journal
+            finally:
+                begun = journal.begun
+    except KeyboardInterrupt:
+        raise _interrupted(call, run, begun) from None
     finally:
         ctx.journal = None
         audit.close()
+
+
+def _interrupted(call: Call, run: str, begun: bool) -> PdctlError:
+    """What an operator needs to know behind a Ctrl-C: how far it was, and what goes on with it."""
+    verb = f"`pdctl {call.command}`"
+    if not begun:
+        return PdctlError("interrupted", f"Interrupted before {verb} began a step.", exit=Exit.INTERRUPTED)
+    further = f"`pdctl resume {run}` goes on from what is true then; " if call.again else ""
+    hint = f"{further}`pdctl history {run}` has the steps."
+    where = f"Interrupted in the middle of {verb}."
+    return PdctlError("interrupted", where, hint[0].upper() + hint[1:], Exit.INTERRUPTED)
 
 
 def doing(

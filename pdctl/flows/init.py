@@ -11,9 +11,10 @@ from string import Template
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.names import nearest
+from pdctl.fleet.offered import offered
 from pdctl.fleet.problems import NAME_RULE
 from pdctl.fleet.schema import DTYPES, NAME
-from pdctl.fleet.shipped import package_dir, shipped_text
+from pdctl.fleet.shipped import shipped_text
 from pdctl.fleet.tokens import make_token
 from pdctl.flows.model import known_models, model_at, model_path
 
@@ -73,20 +74,21 @@ def init_fleet(path: Path, wanted: Wanted, repair: bool = False) -> list[str]:
     if path.exists() and not repair:
         hint = "Edit it, or remove it first; `pdctl init --repair` only adds what is missing beside it."
         raise ConfigError("fleet_exists", f"{path} is there already; nothing was changed.", hint)
-    shipped = {p.name: p for p in package_dir("profiles").glob("*.toml")}
+    shipped = offered("bundled")
     if f"{wanted.profile}.toml" not in shipped:
         names = ", ".join(sorted(n.removesuffix(".toml") for n in shipped))
-        raise ConfigError("no_profile", f"There is no shipped profile {wanted.profile}.", f"Valid: {names}.")
+        what = f"No profile {wanted.profile} of the bundled engine is shipped."
+        raise ConfigError("no_profile", what, f"Valid: {names}.")
     if not path.exists():
         _check(wanted)
     (folder / "profiles").mkdir(parents=True, exist_ok=True)
     if not path.exists():
         path.write_text(fleet_text(folder, wanted), encoding="utf-8")
         written.append(path.name)
-    for name, source in sorted(shipped.items()):
+    for name, text in shipped.items():
         target = folder / "profiles" / name
         if not target.exists():
-            target.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+            target.write_text(text, encoding="utf-8")
             written.append(f"profiles/{name}")
     for name in ("token", "drill-token"):
         token = folder / ".pdctl" / name

@@ -84,6 +84,7 @@ class Journal:
         self._seqs = 0
         self._lock = threading.Lock()
         self._silent = False
+        self.begun = False  # a step that changes something
         who = me()
         row = (self.id, asked.command, json.dumps(asked.again), json.dumps(dict(self._links.inputs)))
         where = (self._links.resumes, who.owner, who.host, who.machine, who.pid, who.start, time.time())
@@ -108,6 +109,7 @@ class Journal:
             outer = [s for s in self._open if s.thread == step.thread and s.changes]
             alone = tuple(h for h in step.hosts if not any(h in s.hosts for s in outer))
             self._open.append(step)
+        self.begun = self.begun or changes
         begin, state = time.monotonic(), "done"
         self._add_step(step.seq, id, host, what, "running", None, "")
         reached = True
@@ -131,6 +133,7 @@ class Journal:
 
     def step(self, id: str, host: str, what: str, state: str, seconds: float, detail: str = "") -> None:
         """A step that has ended: `state` is done, failed or interrupted. `detail` holds no secrets."""
+        self.begun = self.begun or id != "lock"
         seq = self._next()
         self._add_step(seq, id, host, what, state, seconds, detail)
         self._write(

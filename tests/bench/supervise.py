@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -49,14 +51,14 @@ def run(plan: Plan, logs: Path) -> tuple[str, dict[str, object]]:
     with tempfile.TemporaryDirectory(prefix="pdctl-bench-") as place, Procs(logs) as procs:
         port = free_ports(1)[0]
         argv = [sys.executable, "-m", "tests.pdctl.supervisor.sim", str(plan.engines), str(port)]
-        procs.start("sim", argv)
+        sim = procs.start("sim", argv)
         procs.wait("the simulated fleet", lambda: "up" in procs.tail("sim"), 60)
         fleet_file(Path(place), plan.engines, port)
         out = Path(place) / "result.json"
-        numbers = map(str, (plan.looks, plan.warm, plan.every))
+        numbers = map(str, (plan.looks, plan.warm, plan.every, sim))
         argv = [sys.executable, "-m", "tests.bench.supervise", place, *numbers, str(out)]
         procs.start("supervisor", argv)
-        seconds = (plan.looks + plan.warm) * (plan.every + 10) + 60
+        seconds = (plan.looks + plan.warm + 5) * (plan.every + 10) + 60
         procs.wait("the measurement", out.is_file, seconds)
         result = json.loads(out.read_text())
     if result["answered"] < 0.99:
@@ -78,11 +80,31 @@ def run(plan: Plan, logs: Path) -> tuple[str, dict[str, object]]:
         ["/api/history, an hour of one cell", f"{result['page'] * 1e3:.0f} ms"],
         ["answers that came", f"{result['answered']:.2%}"],
         ["looks behind their time", f"{result['behind']:.0%}"],
+        ["nobody answers: first look, then", f"{result['mute_first']:.1f}, {result['mute']:.1f} s"],
+        ["nobody answers: CPU of a core", f"{result['cpu_mute']:.1%}"],
     ]
     return table(["one supervisor", f"every {plan.every:g} s"], rows), {"engines": plan.engines, **result}
 
 
-async def measure(place: Path, looks: int, warm: int, every: float) -> dict[str, float]:
+async def mute(observer: Observer, sim: int, every: float) -> dict[str, float]:
+    """Looks at the fleet after it has gone silent as one: the first does not know it yet."""
+    os.kill(sim, signal.SIGUSR1)
+    took, used = [], []
+    while len(took) < 2:
+        begin, cpu = time.monotonic(), time.process_time()
+        look = await observer.look()
+        if look.nobody_answers:  # not the one that the signal came into
+            took.append(time.monotonic() - begin)
+            used.append(time.process_time() - cpu)
+        await asyncio.sleep(max(0.0, every - (time.monotonic() - begin)))
+    return {
+        "mute_first": took[0],
+        "mute": took[1],
+        "cpu_mute": used[1] / every,
+    }
+
+
+async def measure(place: Path, looks: int, warm: int, every: float, sim: int) -> dict[str, float]:
     fleet = load_fleet(str(place / "fleet.toml"))
     me = psutil.Process()
     spans: list[tuple[float, float, float, float]] = []  # look s, look CPU, keep s, keep CPU
@@ -111,6 +133,7 @@ async def measure(place: Path, looks: int, warm: int, every: float) -> dict[str,
                 rss_first = rss_first or me.memory_info().rss / 1e6
                 await asyncio.sleep(max(0.0, every - (time.monotonic() - begin)))
             passed, cpu = time.monotonic() - began, time.process_time() - used
+            silence = await mute(observer, sim, every)
         assert record.pages is not None
         url = record.pages.url
         page = await asyncio.to_thread(_seconds, f"{url}/api/history?kind=cell&names=c0&seconds=3600")
@@ -118,6 +141,7 @@ async def measure(place: Path, looks: int, warm: int, every: float) -> dict[str,
         metrics = await asyncio.to_thread(_seconds, f"{url}/metrics")
     took = spans[warm:]
     return {
+        **silence,
         "cells": len(fleet.cells),
         "looks": looks,
         "cpu": cpu / looks / every,
@@ -147,10 +171,11 @@ def _seconds(url: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, kind in (("place", Path), ("looks", int), ("warm", int), ("every", float), ("out", Path)):
+    kinds = {"place": Path, "looks": int, "warm": int, "every": float, "sim": int, "out": Path}
+    for name, kind in kinds.items():
         parser.add_argument(name, type=kind)
     args = parser.parse_args()
-    result = asyncio.run(measure(args.place, args.looks, args.warm, args.every))
+    result = asyncio.run(measure(args.place, args.looks, args.warm, args.every, args.sim))
     args.out.with_suffix(".part").write_text(json.dumps(result))
     args.out.with_suffix(".part").rename(args.out)
 

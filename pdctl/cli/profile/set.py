@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.session import session
+from pdctl.cli.session import Session, session
 from pdctl.exits import Exit
-from pdctl.fleet.edit import set_value
+from pdctl.fleet.check.finding import Finding
+from pdctl.fleet.check.live import reach
+from pdctl.fleet.check.run import check_profiles
+from pdctl.fleet.edit import Change, set_value
+from pdctl.fleet.model import Fleet
 from pdctl.flows.changing import changing
 from pdctl.flows.live import check_live, set_live
-from pdctl.remote.journal import Call
+from pdctl.remote.journal import Call, Journal
 from pdctl.remote.operator import me
+from pdctl.render.check_profile import lines
 from pdctl.render.table import show_json
 
 
@@ -31,36 +36,55 @@ def command(
     if not equals or len(words) > 1:
         said = " ".join(words)
         raise typer.BadParameter(f"{said} is not one word NAME=VALUE.", param_hint="NAME=VALUE")
-    by = me().name
+    wanted = (profile, env, value, reason, me().name, side)
+    call = Call(f"profile set {profile} {env}{' --live' if live else ''}")
     results: dict[str, str] = {}
     if live:
         check_live(env)
-        with (
-            s.context() as context,
-            changing(context, Call(f"profile set {profile} {env} --live")) as journal,
-        ):
-            change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
+        with s.context() as context, changing(context, call) as journal:
+            change = _written(fleet, journal, *wanted)
             results = set_live(context, profile, env)
             if any(results.values()):
                 journal.ends("failed", f"not set on {', '.join(n for n, why in results.items() if why)}")
     else:
-        change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
-    failed = {name: why for name, why in results.items() if why}
+        with Journal(fleet.paths.journal, call) as journal:
+            change = _written(fleet, journal, *wanted)
+    _show(s, profile, change, results, _wrong(fleet, profile, env), live)
+    return Exit.PARTIAL if any(results.values()) else Exit.OK
+
+
+def _written(
+    fleet: Fleet, journal: Journal, profile: str, env: str, value: str, reason: str, by: str, side: str | None
+) -> Change:
+    change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
+    said = f"{env}: {change.old or '(unset)'} -> {change.new}"
+    journal.step("profile", fleet.control, said, "done", 0.0, reason)
+    return change
+
+
+def _wrong(fleet: Fleet, profile: str, env: str) -> list[Finding]:
+    """What `profile check` says of the new value; that it is not deployed yet is said anyway."""
+    found = check_profiles(fleet, profile)
+    return [f for f in found if f.kind != "live" and f.name.partition("=")[0] == env]
+
+
+def _show(
+    s: Session, profile: str, change: Change, results: dict[str, str], wrong: list[Finding], live: bool
+) -> None:
+    env = change.env
     if s.json:
-        document = {
-            "env": env,
-            "old": change.old,
-            "new": change.new,
-            "file": str(change.file),
-            "live": results,
-        }
-        show_json({"schema": 1, "profile": profile} | document)
-    else:
+        document = {"env": env, "old": change.old, "new": change.new, "file": str(change.file)}
+        findings = [f.document() for f in wrong]
+        show_json({"schema": 1, "profile": profile} | document | {"live": results, "findings": findings})
+        return
+    print(f"{profile}: {env}: {change.old or '(unset)'} -> {change.new}, not verified yet ({change.file})")
+    for finding in wrong:
+        what, do = lines(finding)
+        print(f"{finding.level}: {what}\n        {do}")
+    for name, why in results.items():
+        print(f"{name}: {why or 'set'}")
+    if not live:
+        why = reach(env)
         print(
-            f"{profile}: {env}: {change.old or '(unset)'} -> {change.new}, not verified yet ({change.file})"
+            f"Running engines keep the old value until `pdctl deploy`{f': {why}' if why else '; --live sets it at once.'}"
         )
-        for name, why in results.items():
-            print(f"{name}: {why or 'set'}")
-        if not live:
-            print("Running engines keep the old value until `pdctl deploy`; --live sets it at once.")
-    return Exit.PARTIAL if failed else Exit.OK

@@ -28,7 +28,7 @@ _pdctl_words() {
   elif [[ "$${lines[1]}" == *= ]]; then
     _describe pdctl lines -S ''
   elif [[ -n "$${lines[1]}" ]]; then
-    _describe -o pdctl lines
+    _describe pdctl lines
   fi
 }
 (( $$+functions[compdef] )) || { autoload -Uz compinit && compinit; }

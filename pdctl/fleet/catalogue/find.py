@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 
 from pdctl.fleet.catalogue.read import FAMILIES, Family, family
 from pdctl.fleet.catalogue.variable import Variable
 
+# How alike two names must be for the one to be the other misspelled, of 1.
+_NEAR = 0.84
 _LIBRARIES = ("nixl", "ucx", "nccl")
 # Kind of unit, role router or not -> the files whose arguments it takes.
 _OWN = {"bundled": "engine", "sglang": "sglang", "vllm": "vllm", "sglang-router": "router"}
@@ -24,6 +27,19 @@ def find(variable: str) -> Variable | None:
     """The row of an environment variable."""
     found = family_of(variable)
     return found.variables.get(variable) if found else None
+
+
+def resembles(variable: str) -> str:
+    """The name of its family that `variable` may be a misspelling of; empty when it is like none."""
+    of = family_of(variable)
+    near = difflib.get_close_matches(variable, of.names or of.variables, 1, _NEAR) if of else []
+    return near[0] if near else ""
+
+
+def kind_of(variables: Iterable[str]) -> str:
+    """The kind of engine that values are for, by their names."""
+    families = {found.name for name in variables if (found := family_of(name)) is not None}
+    return next((kind for kind in ("sglang", "vllm") if kind in families), "bundled")
 
 
 def families_of(kind: str) -> Iterator[Family]:

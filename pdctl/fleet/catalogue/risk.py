@@ -67,7 +67,7 @@ class Risk:
     def _value_holds(self, value: str | None, given: bool) -> bool:
         if self.given and not given:
             return False
-        if self.is_ and (value or "").lower() not in self.is_:
+        if self.is_ and not any(_same(value or "", word) for word in self.is_):
             return False
         if self.above is not None:
             number = _number(value)
@@ -80,6 +80,12 @@ def _number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return None
+
+
+def _same(text: str, word: str) -> bool:
+    """Of numbers the value counts: 0512 is 512."""
+    mine, number = _number(text), _number(word)
+    return mine == number if mine is not None and number is not None else text.lower() == word
 
 
 def _plain(text: str) -> str:

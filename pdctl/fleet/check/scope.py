@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pdctl.fleet.catalogue.find import families_of, family_of
+from pdctl.fleet.catalogue.find import families_of, kind_of
 from pdctl.fleet.catalogue.variable import Variable
 from pdctl.fleet.command import arguments
 from pdctl.fleet.model import Engine, Fleet, Router
@@ -96,18 +96,13 @@ def fleet_scope(fleet: Fleet, without: frozenset[str] = frozenset()) -> Scope:
 
 def profile_scope(profile: Profile) -> Scope:
     """A pair and a router as `profile` would start them, for one that no unit uses."""
-    kind = next((k for k in ("sglang", "vllm") if any(_is_of(env, k) for env in profile.values)), "bundled")
+    kind = kind_of(profile.values)
     kinds = {"router": "bundled" if kind == "bundled" else "sglang-router"}
     prefill, decode, router = (
         Unit("", role, kinds.get(role, kind), "", profile.name, profile.env_for(role))
         for role in ("prefill", "decode", "router")
     )
     return Scope((prefill, decode, router), (Edge(prefill, decode, router),))
-
-
-def _is_of(env: str, family: str) -> bool:
-    found = family_of(env)
-    return found is not None and found.name == family
 
 
 def _unit(fleet: Fleet, unit: Engine | Router, file: TomlFile) -> Unit:

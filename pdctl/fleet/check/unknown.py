@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
-from pdctl.fleet.catalogue.find import families_of, family_of
+from pdctl.fleet.catalogue.find import families_of, family_of, resembles
 from pdctl.fleet.catalogue.read import Family
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.scope import Scope, Unit
 from pdctl.fleet.profile import Value
 
-_NEAR = 0.84
 _OWN = ("engine", "sglang", "vllm")
 
 
@@ -32,9 +30,8 @@ def _of(unit: Unit, value: Value, family: Family) -> Iterator[Finding]:
         return
     if name in family.variables or (family.names is not None and name in family.names):
         return
-    near = difflib.get_close_matches(name, family.names or family.variables, 1, _NEAR)
-    if near:
-        do = f"Did you mean {near[0]}?"
+    if near := resembles(name):
+        do = f"Did you mean {near}?"
         yield Finding("warning", "unknown", name, f"is no variable of {family.about}", do, value.place, units)
     elif family.names is not None:
         do = "Keep it only if the build that you run reads it."

@@ -246,18 +246,26 @@ class Steps:
         new = state.get("incarnation")
         if new and new != self._was.get(engine.name):
             return ""
-        self._alive(engine)
-        return f"{engine.name} answers nothing" if not new else f"{engine.name} still shows its old life"
+        ends = self._alive(engine)
+        return f"{engine.name} answers nothing{ends}" if not new else f"{engine.name} still shows its old life"
 
-    def _alive(self, engine: Engine) -> None:
-        """StageFailed, with its last words, for an engine whose supervisor has given it up."""
+    def _alive(self, engine: Engine) -> str:
+        """How it ended since it was started, with its last words; "" when it did not.
+
+        StageFailed for one whose supervisor has given it up, and for one that ended by itself in each of its
+        first lives: another one would end as they did.
+        """
         unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
-        if unit.state not in ("failed", "absent", "stopped"):
-            return
-        words = last_words(self._ctx.units_of(engine).logs(engine.name, TAIL))
-        said = f": {words}" if words else ""
-        why = unit.reason or meaning(unit.exit)
-        raise StageFailed("start_failed", f"{engine.name} did not start{said} ({unit.state}: {why}).")
+        over = unit.state in ("failed", "absent", "stopped")
+        if over or unit.state == "backoff":
+            words = last_words(self._ctx.units_of(engine).logs(engine.name, TAIL))
+            why = unit.reason or meaning(unit.exit)
+            self._ends[engine.name] = (f": {words}" if words else "") + f" ({unit.state}: {why})"
+        ends = self._ends.get(engine.name, "")
+        lives = unit.restarts + (unit.state == "backoff")
+        if over or (lives >= _LIVES and not unit.ended_by and (unit.exit or 0) > 0):
+            raise StageFailed("start_failed", f"{engine.name} did not start{ends}.")
+        return f", it ended{ends}" if ends else ""
 
     def link(self, seconds: float) -> None:
         """Every engine ready, every edge linked by the lives that run now, seen from both ends."""
@@ -280,8 +288,7 @@ class Steps:
             start = self.starts.get(engine.name)
             if not state:
                 # It answered a moment ago: gone for good, or on its way back.
-                self._alive(engine)
-                missing = missing or f"{engine.name} answers nothing"
+                missing = missing or f"{engine.name} answers nothing{self._alive(engine)}"
             elif not state.get("ready"):
                 missing = missing or f"{engine.name} is not ready ({', '.join(state.get('not_ready', []))})"
             elif start and start.ready_s is None:

@@ -78,11 +78,12 @@ def state(role: str) -> dict[str, Any]:
                    for s in stages},
         "requests": [request],
         "peers": [{"instance": "p", "linked": True}, {"instance": "q", "linked": False}],
-        "pages": {"total": 10, "free": 7, "held": 2, "quarantined": 1, "page_size": 16},
+        "pages": {"total": 10, "free": 7, "cached": 3, "held": 2, "quarantined": 1, "page_size": 16},
         "counters": {"requests_received": 9, "requests_done": 5, "requests_aborted": 1,
                      "requests_failed": {"kv_transfer_timeout": 2}, "deadlines_fired": {"inflight": 2},
                      "late_completions": 0, "transfers_ok": 5, "transfers_failed": 2, "transfer_bytes": 100,
-                     "transfer_seconds": 0.5, "preemptions": 0},
+                     "transfer_seconds": 0.5, "preemptions": 0, "prefix_tokens": 100,
+                     "prefix_tokens_hit": 70},
         "dwell": {"le": [0.01, 0.1, 1], "counts": [1, 4, 5], "total": 6, "sum": 62.0, "recent": []},
     }  # fmt: skip
 

@@ -63,7 +63,8 @@ def test_sglang_s_verbs_say_whether_something_is_held_and_end_it() -> None:
         "held": 0,
         "free": client.document["pages"]["total"],
     }
-    assert call(client, "/flush_cache", {}).status_code == 200
+    assert not client.verbs and call(client, "/flush_cache", {}).status_code == 200
+    assert client.verbs == [("flush", {})]
 
 
 def samples(families: Any) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -76,7 +77,9 @@ def test_metrics_are_the_state_in_both_expositions() -> None:
     assert text["pd_oldest_inflight_age_seconds", ()] == 61.5
     assert text["pd_queue_depth", (("queue", "inflight"),)] == 1
     assert text["pd_requests_failed_total", (("code", "kv_transfer_timeout"),)] == 2
-    assert text["pd_pages", (("state", "quarantined"),)] == 1
+    assert text["pd_pages", (("state", "quarantined"),)] == 1 and text["pd_pages_cached", ()] == 3
+    assert text["pd_prefix_tokens_total", (("result", "hit"),)] == 70
+    assert text["pd_prefix_tokens_total", (("result", "miss"),)] == 30
     assert text["pd_inflight_dwell_seconds_bucket", (("le", "0.1"),)] == 4
     assert text["pd_inflight_dwell_seconds_bucket", (("le", "+Inf"),)] == 6
     assert text["pd_inflight_dwell_seconds_count", ()] == 6

@@ -18,6 +18,12 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> ModelRunner:
     return tiny_runner(tmp_path_factory.mktemp("tiny-llama"))
 
 
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> ModelRunner:
+    """The same model over a pool of its own, for an engine that runs beside."""
+    return tiny_runner(tmp_path_factory.mktemp("tiny-llama"))
+
+
 def text(length: int, seed: int = 0) -> list[int]:
     return torch.randint(8, 100, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
 
@@ -26,8 +32,8 @@ def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_a_growing_conversation_pays_for_what_is_new(runner: ModelRunner) -> None:
-    with_, without = Solo(runner), Solo(runner, PD_PREFIX_CACHE="0")
+def test_a_growing_conversation_pays_for_what_is_new(runner: ModelRunner, other: ModelRunner) -> None:
+    with_, without = Solo(runner), Solo(other, PD_PREFIX_CACHE="0")
     history = text(30)
     for turn in range(4):
         answers = [solo.ask(f"t{turn}", history) for solo in (with_, without)]
@@ -42,9 +48,9 @@ def test_a_growing_conversation_pays_for_what_is_new(runner: ModelRunner) -> Non
 
 
 @given(st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_is_shared_and_however_it_is_cut_the_bits_are_the_same(
-    runner: ModelRunner, data: st.DataObject
+    runner: ModelRunner, other: ModelRunner, data: st.DataObject
 ) -> None:
     """Prompts that begin alike, budgets that cut them anywhere, a pool that evicts."""
     budget, pages = data.draw(st.integers(5, 40)), data.draw(st.integers(20, 40))
@@ -53,7 +59,7 @@ def test_whatever_is_shared_and_however_it_is_cut_the_bits_are_the_same(
         own = data.draw(st.integers(1, 50))
         common = data.draw(st.integers(0, own))
         prompt = text(50)[:common] + text(own - common, at)
-        alone = Solo(runner, PD_PREFIX_CACHE="0")
+        alone = Solo(other, PD_PREFIX_CACHE="0")
         with_.logits.clear()
         assert with_.ask(f"r{at}", prompt, 3) == alone.ask("r", prompt, 3)
         assert same(with_.logits[-3:], alone.logits[-3:])
@@ -118,5 +124,3 @@ def test_pages_that_were_found_corrupt_are_given_to_nobody_else(runner: ModelRun
     solo.computed = 0
     solo.ask("b", text(40), 1)
     assert solo.computed == 40
-
-

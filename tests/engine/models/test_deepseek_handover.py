@@ -67,12 +67,14 @@ def test_every_residue(made: tuple[Path, torch.Tensor], tp: int) -> None:
 
 
 def test_what_is_not_carried_is_missed(made: tuple[Path, torch.Tensor]) -> None:
-    """The same comparison with one page left out sees it: of state, or of entries."""
+    """The same comparison with one page left out sees it, whichever it is: of state, or of entries."""
     folder, want = made
     prefill, decode = (Ranks(folder, pages=POOL, page_size=PAGE) for _ in "ab")
     pages = handed_over(prefill, decode)
     state = prefill.runners[0].shape.state_pages
-    lost = [n % (state + 1) for n in range(len(LENGTHS))]
-    for own, page in zip(pages, lost, strict=True):
+    lost = torch.arange(len(LENGTHS)) % (state + 1)
+    for own, page in zip(pages, lost.tolist(), strict=True):
         decode.runners[0].pool[own[page]] = 0
-    assert (worst(decode, pages, want) > 1e-3).all()
+    found = worst(decode, pages, want)
+    # A compressor has nothing pending at some lengths, so each page is left out at several.
+    assert all(found[lost == page].max() > 1e-3 for page in range(state + 1))

@@ -33,7 +33,9 @@ def test_the_range_that_everybody_knows_is_the_kernels_own() -> None:
         (OVERLAP.env, "on", "not 0 or 1"),
     ],
 )
-def test_what_is_out_of_range_is_a_sentence_here_and_in_profile_check(env: str, value: str, says: str) -> None:
+def test_what_is_out_of_range_is_a_sentence_here_and_in_profile_check(
+    env: str, value: str, says: str
+) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
         Settings.from_env({env: value})
     assert env in str(refused.value)

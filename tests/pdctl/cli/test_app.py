@@ -293,10 +293,11 @@ def test_an_interrupt_releases_the_lock_and_is_in_the_history(fleet: Path, numbe
     child.send_signal(number)
     _, said = child.communicate(timeout=30)
     assert child.returncode == Exit.INTERRUPTED
-    assert "Interrupted." in said and "Traceback" not in said
+    assert "Interrupted in the middle of `pdctl deploy`." in said and "Traceback" not in said
     assert pdctl("lock", "status").returncode == Exit.OK
     (run,) = json.loads(pdctl("history", "--json").stdout)["runs"]
     assert (run["command"], run["state"]) == ("deploy", "interrupted")
+    assert f"`pdctl resume {run['id']}` goes on" in said
 
 
 def test_the_table_names_modules_that_exist() -> None:

@@ -85,7 +85,7 @@ def test_bash_completes_verbs_options_and_every_kind_of_name(folder: Path, scrip
     assert tab(bash, "restart", "--c") == ["--co"]
     assert tab(bash, "logs", "prefill-") == ["prefill-0", "prefill-1"]
     assert tab(bash, "restart", "") == ["prefill-0", "prefill-1", "decode-0", "router", "a"]
-    assert tab(bash, "profile", "show", "d") == ["default", "drill", "dsv4-sm120"]
+    assert tab(bash, "profile", "show", "d") == ["default", "drill"]
     assert tab(bash, "profile", "bisect", "default", "pro") == ["production"]
     assert tab(bash, "profile", "set", "default", "PD_KV") == ["PD_KV_CHECKSUM="]
     assert tab(bash, "deploy", "--limit", "") == ["a", "local", "router"]

@@ -33,6 +33,7 @@ CHANGING = {
     "deploy": ["deploy", "--yes"],
     "rollback": ["rollback", "--yes"],
     "restart": ["restart", "decode-0", "--yes"],
+    "relink": ["relink", "prefill-0", "decode-0", "--yes"],
     "restart --co": ["restart", "--co", "--yes"],
     "resume": ["resume"],
     "down": ["down", "--yes"],

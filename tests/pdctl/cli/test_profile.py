@@ -10,7 +10,9 @@ import pytest
 from pdctl.__main__ import main
 from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
-from pdctl.fleet.profile import load_profile
+from pdctl.fleet.offered import offered
+from pdctl.fleet.profile import load_profile, profile_names
+from pdctl.fleet.shipped import shipped_text
 from pdctl.flows.deployed import last_deploy
 from pdctl.remote.journal import Journal
 from pdctl.remote.operator import me
@@ -84,3 +86,43 @@ def test_an_argument_of_another_engine_cannot_be_set_live(
 def test_an_assignment_is_one_word(fleet: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert main(["profile", "set", "default", *words, "--reason", "a slow disk"]) == Exit.USAGE
     assert f"{' '.join(words)} is not one word NAME=VALUE." in capsys.readouterr().err
+
+
+def test_a_value_that_hurts_is_said_when_it_is_set(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is written all the same, and what it cannot reach is not promised; the journal has who and why."""
+
+    def said(assignment: str, *more: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(["profile", "set", "mine", assignment, "--reason", "at noon", *more])
+        told = capsys.readouterr()
+        return code, told.out + told.err
+
+    (fleet / "profiles" / "mine.toml").write_text('schema = 1\nname = "mine"\nextends = "dsv4-sm120"\n')
+    (fleet / "profiles" / "dsv4-sm120.toml").write_text(shipped_text("profiles", "dsv4-sm120.toml"))
+    code, text = said("SGLANG_SM120_MMA_TARGET_CTAS=512")
+    assert code == Exit.OK and "made decode attention unstable at long context" in text
+    assert "until `pdctl deploy`: SGLANG_SM120_MMA_TARGET_CTAS is read when graphs are captured." in text
+    assert "--live" not in text
+    code, text = said("SGLANG_DISAGGREGATION_WAITING_TIMEOUT=soon")
+    assert code == Exit.OK and "must be a number of seconds" in text
+    assert "error" not in said("SGLANG_DISAGGREGATION_WAITING_TIMEOUT=50")[1]
+    code, text = said("UCX_NET_DEVICE=eth0")
+    assert code == Exit.USAGE and "Did you mean UCX_NET_DEVICES? Else pass --side" in text
+    assert main(["history", "--json"]) == Exit.OK
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [r["command"] for r in runs][0] == "profile set mine UCX_NET_DEVICE"
+    assert main(["history", runs[1]["id"]]) == Exit.OK
+    (step,) = (row for row in capsys.readouterr().out.splitlines() if " -> " in row)
+    assert "SGLANG_DISAGGREGATION_WAITING_TIMEOUT: soon -> 50" in step
+
+
+def test_a_new_fleet_has_the_profiles_that_its_engine_reads(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """dsv4-sm120 is SGLang's, and comes with a fleet of SGLang that is adopted."""
+    assert profile_names(fleet / "profiles") == ["default", "drill", "production"]
+    assert list(offered("sglang")) == ["dsv4-sm120.toml"] and not offered("vllm")
+    capsys.readouterr()
+    argv = ["--fleet", str(fleet / "other"), "init", "--local", "--profile", "dsv4-sm120"]
+    assert main([*argv, "--model", str(fleet / "model")]) == Exit.USAGE
+    assert "No profile dsv4-sm120 of the bundled engine is shipped." in capsys.readouterr().err

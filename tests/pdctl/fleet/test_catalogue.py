@@ -105,6 +105,7 @@ def test_only_the_file_that_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch
     [
         (Risk("A", "error", "", "", is_=("512",)), {"A": "512"}, True),
         (Risk("A", "error", "", "", is_=("512",)), {"A": "256"}, False),
+        (Risk("A", "error", "", "", is_=("512",)), {"A": "0512.0"}, True),
         (Risk("A", "error", "", "", above=160.0), {"A": "161"}, True),
         (Risk("A", "error", "", "", above=160.0), {"A": "160"}, False),
         (Risk("A", "error", "", "", above=160.0), {"A": "many"}, False),

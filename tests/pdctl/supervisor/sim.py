@@ -1,7 +1,8 @@
 """A fleet of any size that is only its answers: recorded documents of real engines, served over real HTTP.
 
 Eight engines a cell and a host, two prefills and six decodes; a host is an address of 127.0.0.0/8. Counters
-move with time, so that a look sees work. `python -m tests.pdctl.supervisor.sim ENGINES PORT` serves one.
+move with time, so that a look sees work. `python -m tests.pdctl.supervisor.sim ENGINES PORT` serves one,
+until SIGUSR1 makes all of it silent.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import signal
 import sys
 import threading
 import time
@@ -99,6 +101,10 @@ class Sim:
 
         self._servers.append(await asyncio.start_server(serve, host, port, backlog=256))
 
+    def mute(self) -> None:
+        """From now on nobody answers."""
+        self.silent = {"router", *(name for _, _, name in names(self.engines))}
+
     async def stop(self) -> None:
         for server in self._servers:
             server.close()
@@ -153,7 +159,9 @@ def fleet_file(folder: Path, engines: int, port: int) -> Path:
 
 
 async def _serve(engines: int, port: int) -> None:
-    await Sim(engines, port).start()
+    sim = Sim(engines, port)
+    await sim.start()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, sim.mute)
     print("up", flush=True)
     await asyncio.Event().wait()
 

@@ -50,6 +50,25 @@ def _room(event: Event, frames: Sequence[Event]) -> list[Hypothesis]:
     ]
 
 
+def _live(party: Party, event: Event, where: str, frames: Sequence[Event]) -> list[Hypothesis]:
+    version = f" {party.traces.version}" if party.traces.version else ""
+    kind = party.traces.kind or "the engine"
+    return [
+        *skew([event]),
+        *_room(event, frames),
+        Hypothesis(
+            f"{kind}{version} fails on a setting or a request that the message names"
+            + (f", or {where} is wrong in this build" if where else ""),
+            ("search for that function with the version; " if where else "")
+            + "send the request from just before it to a fresh engine alone; compare its settings",
+        ),
+        Hypothesis(
+            "another rank, peer or host failed first and this is its echo",
+            "read the logs of all ranks and peers of the minute before",
+        ),
+    ]
+
+
 def _ended(party: Party, event: Event) -> bool:
     """An exception of a life that still runs ended nothing, unless a line says that a process died of it."""
     if past(party, event) or not runs(party):
@@ -105,8 +124,6 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue  # PD446
         gone = [p.name for p in facts.parties if echo and p is not party and died(p)]
         above = before(party, event)
-        version = f" {party.traces.version}" if party.traces.version else ""
-        kind = party.traces.kind or "the engine"
         where, frames = place(party.traces, event)
         asserted = next((e.values["what"] for e in frames if "what" in e.values), "")
         yield rule.finding(
@@ -120,19 +137,5 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             touches=[party.name, *gone],
             since=event.at,
             severity=gravity(party),
-            hypotheses=[
-                *_said_before(above),
-                *skew([event]),
-                *_room(event, frames),
-                Hypothesis(
-                    f"{kind}{version} fails on a setting or a request that the message names"
-                    + (f", or {where} is wrong in this build" if where else ""),
-                    ("search for that function with the version; " if where else "")
-                    + "send the request from just before it to a fresh engine alone; compare its settings",
-                ),
-                Hypothesis(
-                    "another rank, peer or host failed first and this is its echo",
-                    "read the logs of all ranks and peers of the minute before",
-                ),
-            ],
+            hypotheses=[*_said_before(above), *_live(party, event, where, frames)],
         )

@@ -12,7 +12,7 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 _PREFILLS = 3  # batches after a failed check that show work
 
 
-_HUNG = ("PD202", "PD440", "PD441", "PD442", "PD443", "PD444", "PD446", "PD451", "PD453")
+_HUNG = ("PD440", "PD441", "PD442", "PD443", "PD444", "PD446", "PD451", "PD453")
 
 
 @rule(

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from pdctl.flows.diagnose import judge_bundle
 from pdctl.flows.load.run import Shape, drive
 from pdctl.supervisor.states import State
 from tests.pdctl.flows.supervise.live import HEAL, START, Ward, wait, ward
+
+SATURATED = 48  # agents; an engine runs 16 requests at once
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -109,11 +112,26 @@ def test_a_new_link_does_not_mend_what_a_legacy_pair_keeps(legacy: Ward) -> None
 
 
 def test_healthy_saturation_triggers_nothing(legacy: Ward) -> None:
+    """Ten minutes of more agents than there are slots: queues are long, and everything moves."""
     with legacy.supervised():
-        before, lives = legacy.newest(), legacy.lives()
-        shots = asyncio.run(drive(legacy.ctx, Shape(agents=32, seconds=120.0, deadline=600.0))).shots
-        assert len(shots) > 32
+        before, lives, began = legacy.newest(), legacy.lives(), time.time()
+        shape = Shape(agents=SATURATED, seconds=600.0, deadline=600.0)
+        shots = asyncio.run(drive(legacy.ctx, shape)).shots
+        waits = deepest(legacy, began)
+        print(f"{len(shots)} requests, {sum(not s.ok for s in shots)} failed, {waits:.0f} waited at the most")
+        assert len(shots) > SATURATED and waits > SATURATED / 4, "it was saturated"
         assert not legacy.incidents(before) and legacy.lives() == lives, legacy.log
+
+
+def deepest(legacy: Ward, since: float) -> float:
+    """The most requests that waited in the cell in one look, as the history has it."""
+    asked = (
+        "SELECT max(waiting) FROM samples JOIN subjects ON subjects.id = subject"
+        " WHERE tier = 0 AND kind = 'cell' AND at >= ?"
+    )
+    with closing(sqlite3.connect(legacy.ctx.fleet.paths.supervisor)) as db:
+        (most,) = db.execute(asked, (since,)).fetchone()
+    return float(most or 0.0)
 
 
 def test_paused_means_untouched(legacy: Ward) -> None:

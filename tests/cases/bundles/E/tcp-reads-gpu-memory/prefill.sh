@@ -1,0 +1,1 @@
+CUDA_VISIBLE_DEVICES=7 python3 -m sglang.launch_server --model-path /models/llama-8b --host 0.0.0.0 --port 30000 --tp 1 --disaggregation-mode prefill --disable-cuda-graph --disaggregation-transfer-backend nixl

@@ -1,0 +1,1 @@
+python -m dynamo.vllm --model /models/nemotron-3-super --tensor-parallel-size 4 --enable-prefix-caching --is-prefill-worker --kv-transfer-config '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'

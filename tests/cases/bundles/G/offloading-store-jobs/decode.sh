@@ -1,0 +1,1 @@
+vllm serve /models/nemotron --tensor-parallel-size 8 --kv-transfer-config '{"kv_connector":"MultiConnector","kv_role":"kv_both","kv_connector_extra_config":{"connectors":[{"kv_connector":"NixlConnector","kv_role":"kv_consumer"},{"kv_connector":"OffloadingConnector","kv_role":"kv_both"}]}}'

@@ -1,0 +1,1 @@
+python -m sglang.launch_server --model-path /models/dsv3 --disaggregation-mode decode --tp 8 --dp 8 --enable-dp-attention --speculative-algorithm EAGLE --speculative-num-steps 3 --grammar-backend xgrammar
