@@ -1,8 +1,8 @@
-"""Sending the answer of a run: one JSON document, or server-sent events."""
+"""Sending the answer of a call: one JSON document, or server-sent events."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -10,8 +10,8 @@ from starlette.types import Receive, Scope, Send
 
 from engine.api.formats import Format
 from engine.api.run import Piece, Run
+from engine.api.samples import together
 from engine.core.errors import EngineError
-from engine.core.types import Logprob
 from engine.http.errors import error_event, json_response
 from engine.http.gone import send_patiently
 from engine.http.marks import mark_line
@@ -25,21 +25,21 @@ def event(document: object) -> bytes:
 
 
 async def send_whole(
-    run: Run, form: Format, headers: dict[str, str], scope: Scope, receive: Receive, send: Send
+    runs: Sequence[Run], form: Format, headers: dict[str, str], scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Collect the run and answer with one document; RequestError when it failed."""
-    texts: list[str] = []
-    tokens: list[int] = []
-    logprobs: list[Logprob] = []
-    finish = ""
-    async with aclosing(run.pieces()) as pieces:
-        async for piece in pieces:
-            texts.append(piece.text)
-            tokens.extend(piece.tokens)
-            logprobs.extend(piece.logprobs)
-            finish = piece.finish or finish
-    document = form.whole(Piece("".join(texts), tokens, finish, logprobs))
+    """Collect the runs and answer with one document; RequestError when one failed."""
+    parts: list[list[Piece]] = [[] for _ in runs]
+    async with aclosing(together(runs)) as pieces:
+        async for index, piece in pieces:
+            parts[index].append(piece)
+    document = form.whole([_joined(each) for each in parts])
     await json_response(document, 200, headers)(scope, receive, send)
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    tokens = [token for piece in pieces for token in piece.tokens]
+    logprobs = [one for piece in pieces for one in piece.logprobs]
+    return Piece("".join(p.text for p in pieces), tokens, pieces[-1].finish or "", logprobs)
 
 
 async def _body(send: Send, data: bytes, more: bool = True) -> None:
@@ -47,18 +47,23 @@ async def _body(send: Send, data: bytes, more: bool = True) -> None:
 
 
 async def _events(
-    first: Piece, pieces: AsyncGenerator[Piece, None], form: Format, send: Send, marked: bool
+    first: tuple[int, Piece],
+    pieces: AsyncGenerator[tuple[int, Piece], None],
+    form: Format,
+    send: Send,
+    marked: bool,
 ) -> None:
-    piece: Piece | None = first
+    item: tuple[int, Piece] | None = first
     tokens: list[int] = []  # whose text is not in an event yet
-    while piece is not None:
-        document = form.chunk(piece)
+    while item is not None:
+        index, piece = item
+        document = form.chunk(piece, index)
         tokens.extend(piece.tokens)
         if document is not None:
             mark = mark_line(tokens, piece.finish is not None) if marked else b""
             await _body(send, mark + event(document))
             tokens.clear()
-        piece = await anext(pieces, None)
+        item = await anext(pieces, None)
     document = form.last()
     if document is not None:
         await _body(send, event(document))
@@ -66,14 +71,14 @@ async def _events(
 
 
 async def send_stream(
-    run: Run, form: Format, headers: dict[str, str], send: Send, marked: bool = False
+    runs: Sequence[Run], form: Format, headers: dict[str, str], send: Send, marked: bool = False
 ) -> None:
-    """Stream the run. Headers go out with the first piece, so a failure before it keeps its status.
+    """Stream the runs. Headers go out with the first piece, so a failure before it keeps its status.
 
-    `marked` puts the token ids beside each event.
-    RequestError when it failed before the first piece; a later failure becomes an error event.
+    `marked` puts the token ids beside each event, of which there is one run then.
+    RequestError when one failed before the first piece; a later failure becomes an error event.
     """
-    async with aclosing(run.pieces()) as pieces:
+    async with aclosing(together(runs)) as pieces:
         first = await anext(pieces)
         named = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
         raw = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in named.items()]

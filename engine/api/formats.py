@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,12 +32,12 @@ class Head:
 class Format(Protocol):
     """Shapes the answer of one request; chunks are asked for in order."""
 
-    def whole(self, piece: Piece) -> dict[str, Any]:
-        """The one document of an answer whose pieces are put together."""
+    def whole(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        """The one document of an answer, of whose samples each is one piece."""
         ...
 
-    def chunk(self, piece: Piece) -> dict[str, Any] | None:
-        """The document for one piece, None when there is nothing to say yet."""
+    def chunk(self, piece: Piece, index: int = 0) -> dict[str, Any] | None:
+        """The document for one piece of sample `index`, None when there is nothing to say yet."""
         ...
 
     def last(self) -> dict[str, Any] | None:
@@ -55,8 +57,8 @@ class _OpenAI:
         self._head = {"id": head.id, "created": head.created, "model": head.model}
         self._prompt_tokens = head.prompt_tokens
         self._include_usage = head.include_usage
-        self._completion_tokens = len(head.tokens)
-        self._view = head.logprobs
+        self._completion_tokens = Counter({0: len(head.tokens)})  # by sample
+        self._views: dict[int, LogprobView | None] = defaultdict(lambda: copy(head.logprobs))
 
     def _choice(self, text: str) -> dict[str, Any]:
         raise TypeError("a format defines its choices")
@@ -67,29 +69,30 @@ class _OpenAI:
     def _shown(self, view: LogprobView, piece: Piece) -> dict[str, Any]:
         raise TypeError("a format defines how it shows log probabilities")
 
-    def _ended(self, choice: dict[str, Any], piece: Piece) -> dict[str, Any]:
+    def _ended(self, choice: dict[str, Any], piece: Piece, index: int) -> dict[str, Any]:
         """A choice with what follows its text. A prefill's receipt has no log probabilities."""
-        shown = None if self._view is None or not piece.logprobs else self._shown(self._view, piece)
-        return {"index": 0, **choice, "logprobs": shown, "finish_reason": piece.finish}
+        view = self._views[index]
+        shown = None if view is None or not piece.logprobs else self._shown(view, piece)
+        return {"index": index, **choice, "logprobs": shown, "finish_reason": piece.finish}
 
-    def whole(self, piece: Piece) -> dict[str, Any]:
-        choice = self._ended(self._choice(piece.text), piece)
-        usage = _usage(self._prompt_tokens, len(piece.tokens))
-        return {**self._head, "object": self.object, "choices": [choice], "usage": usage}
+    def whole(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        choices = [self._ended(self._choice(piece.text), piece, at) for at, piece in enumerate(pieces)]
+        usage = _usage(self._prompt_tokens, sum(len(piece.tokens) for piece in pieces))
+        return {**self._head, "object": self.object, "choices": choices, "usage": usage}
 
-    def chunk(self, piece: Piece) -> dict[str, Any] | None:
-        first = self._completion_tokens == 0
-        self._completion_tokens += len(piece.tokens)
+    def chunk(self, piece: Piece, index: int = 0) -> dict[str, Any] | None:
+        first = self._completion_tokens[index] == 0
+        self._completion_tokens[index] += len(piece.tokens)
         if not piece.text and piece.finish is None and not first and not piece.logprobs:
             return None
-        choice = self._ended(self._delta(piece.text, first), piece)
+        choice = self._ended(self._delta(piece.text, first), piece, index)
         document = {**self._head, "object": self.chunk_object, "choices": [choice]}
         return {**document, "usage": None} if self._include_usage else document
 
     def last(self) -> dict[str, Any] | None:
         if not self._include_usage:
             return None
-        usage = _usage(self._prompt_tokens, self._completion_tokens)
+        usage = _usage(self._prompt_tokens, self._completion_tokens.total())
         return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage}
 
 
@@ -142,10 +145,11 @@ class GenerateFormat:
         }
         return {"text": text, "output_ids": tokens, "meta_info": meta}
 
-    def whole(self, piece: Piece) -> dict[str, Any]:
+    def whole(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        (piece,) = pieces
         return self._document(piece.text, piece.tokens, piece.finish)
 
-    def chunk(self, piece: Piece) -> dict[str, Any] | None:
+    def chunk(self, piece: Piece, index: int = 0) -> dict[str, Any] | None:
         self._text += piece.text
         self._tokens.extend(piece.tokens)
         return self._document(self._text, self._tokens, piece.finish)

@@ -17,6 +17,7 @@ from engine.api.formats import ChatFormat, CompletionFormat, Format, GenerateFor
 from engine.api.logprobs import TAKEN, LogprobView
 from engine.api.prepare import Call, Preparer
 from engine.api.run import Run
+from engine.api.samples import samples_of
 from engine.api.schema import ChatBody, CompletionBody, GenerateBody, refuse_unsupported
 from engine.core.errors import EngineError, RequestError
 from engine.http.body import convert, read_object
@@ -95,12 +96,12 @@ class Endpoint:
             raise RequestError("draining", "The engine is still starting.", 503)
         call = await served.call(self._kind, id, document)
         info = served.client.info
-        run = Run(served.client, served.text, call)
+        runs = [Run(served.client, served.text, call, each) for each in samples_of(call.request, call.n)]
         # A prefill's answer is its receipt for the handover: always one document, at its end.
         if call.stream and info.role != "prefill":
-            text = await asyncio.to_thread(run.replay) if call.earlier else ""
+            text = await asyncio.to_thread(runs[0].replay) if call.earlier else ""
             form = _FORMATS[self._kind](self._head(id, call, text))
-            await send_stream(run, form, {HEADER: id}, send, marked=call.resumable is not None)
+            await send_stream(runs, form, {HEADER: id}, send, marked=call.resumable is not None)
         else:
             form = _FORMATS[self._kind](self._head(id, call, ""))
-            await send_whole(run, form, {HEADER: id}, scope, receive, send)
+            await send_whole(runs, form, {HEADER: id}, scope, receive, send)

@@ -10,7 +10,10 @@ from engine.core.types import Logprob
 from engine.http.errors import ParamError
 
 # The options that each route takes; elsewhere they are refused.
-TAKEN: dict[str, tuple[str, ...]] = {"completion": ("logprobs",), "chat": ("logprobs", "top_logprobs")}
+TAKEN: dict[str, tuple[str, ...]] = {
+    "completion": ("n", "logprobs"),
+    "chat": ("n", "logprobs", "top_logprobs"),
+}
 
 
 def asked_for(body: CompletionBody | ChatBody | GenerateBody) -> int | None:

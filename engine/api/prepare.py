@@ -27,13 +27,17 @@ _OF_TOOLS = ("tool", "function")
 
 @dataclass(frozen=True)
 class Call:
-    """One request and how its answer should look. What was generated before is part of its prompt."""
+    """One request and how its answer should look. What was generated before is part of its prompt.
+
+    `n` answers are wanted, each of which begins anew.
+    """
 
     request: Request
     stops: tuple[str, ...]
     stream: bool
     include_usage: bool
     resumable: Resumable | None = None
+    n: int = 1
 
     @property
     def earlier(self) -> list[int]:
@@ -173,7 +177,12 @@ class Preparer:
 
     def _openai(self, request: Request, body: OpenAIBody) -> Call:
         usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        return Call(request, _stops(body.stop), bool(body.stream), usage, body.resumable)
+        n = body.n or 1
+        if n > 1 and body.resumable is not None:
+            if body.resumable.tokens:
+                raise ParamError("resumable.tokens", "Of several answers none goes on after earlier tokens.")
+            return Call(request, _stops(body.stop), bool(body.stream), usage, None, n)
+        return Call(request, _stops(body.stop), bool(body.stream), usage, body.resumable, n)
 
     async def completion(self, id: str, body: CompletionBody) -> Call:
         self._served(body.model)

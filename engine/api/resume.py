@@ -31,4 +31,4 @@ def continued(request: Request, resumable: Resumable | None, stream: bool, vocab
     if ends := set(earlier).intersection(sampling.stop_token_ids):
         raise ParamError(_FIELD, f"Token id {min(ends)} ends the output, so nothing follows it.")
     left = replace(sampling, max_tokens=sampling.max_tokens - len(earlier))
-    return replace(request, prompt=request.prompt + earlier, sampling=left)
+    return replace(request, prompt=request.prompt + earlier, sampling=left, earlier=len(earlier))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from engine.api.client import GroupClient, Output
 from engine.api.prepare import Call
 from engine.core.errors import EngineError, RequestError, status_of
-from engine.core.types import Logprob
+from engine.core.types import Logprob, Request
 from engine.http.errors import ParamError
 from engine.text.model import TextModel
 from engine.text.stops import StopStrings
@@ -34,11 +34,11 @@ class Piece:
 
 
 class Run:
-    """Serves one call. Leaving `pieces()` before its end aborts the request in the group."""
+    """Serves one request of a call. Leaving `pieces()` before its end aborts the request in the group."""
 
-    def __init__(self, client: GroupClient, text: TextModel, call: Call) -> None:
+    def __init__(self, client: GroupClient, text: TextModel, call: Call, request: Request) -> None:
         self._client = client
-        self._request = call.request
+        self._request = request
         self._earlier = call.earlier
         self._detokenizer = text.detokenizer(call.prompt)
         self._stops = StopStrings(call.stops)

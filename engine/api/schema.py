@@ -16,6 +16,7 @@ Temperature = Annotated[float, Meta(ge=0, le=100)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
 TopK = Annotated[int, Meta(ge=-1, le=1 << 31)]
 Top = Annotated[int, Meta(ge=0, le=20)]
+Samples = Annotated[int, Meta(ge=1, le=64)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Room = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Stop = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -61,6 +62,7 @@ class OpenAIBody(Bootstrap, kw_only=True):
     stop: Stops | None = None
     stop_token_ids: StopIds | None = None
     ignore_eos: bool | None = None
+    n: Samples | None = None
 
 
 class CompletionBody(OpenAIBody, kw_only=True):

@@ -90,6 +90,17 @@ SETTINGS: tuple[Setting, ...] = (
         "A prompt takes over the KV of what it has in common with the beginning of an earlier one.",
     ),
     Setting(
+        "index_check",
+        "PD_INDEX_K_CHECK",
+        64,
+        0,
+        1e6,
+        "steps",
+        "both",
+        False,
+        "Steps from a sample of index-K to the next; with 0 none, and what arrives is not verified.",
+    ),
+    Setting(
         "target_ctas",
         "PD_DECODE_TARGET_CTAS",
         65536,

@@ -39,11 +39,16 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One sequence to serve. `room` and `peer` (host:port of the prefill's link) are set on P/D legs."""
+    """One sequence to serve. `room` and `peer` (host:port of the prefill's link) are set on P/D legs.
+
+    The output follows `grammar`, of which the prompt's last `earlier` tokens are the beginning.
+    """
 
     id: str
     prompt: list[int]
     sampling: Sampling
+    grammar: str | None = None
+    earlier: int = 0
     room: int | None = None
     peer: str | None = None
 

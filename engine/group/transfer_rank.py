@@ -29,6 +29,7 @@ def start_agent(
         shape=runner.shape,
         heads=runner.shape.heads(config.tp, rank),
         report=report,
+        verify=runner.damage,
         crashed=lambda error: os._exit(Exit.INTERNAL),
     )
     agent.start()

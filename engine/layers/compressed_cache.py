@@ -86,7 +86,9 @@ class CompressedCache:
             Section(PENDING[HEAVY], heavy, own.heavy, 2 * dim, kind),
         ]
         self.layout = PageLayout(page_size, entries, rings)
-        self.index = IndexCache(self.layout)
+        self.index = IndexCache(
+            self.layout, own.sparse, [i for i, span in enumerate(own.spans) if span == SPARSE]
+        )
         self.main = Rotary(own.rope, config.rope_theta, None, shard, interleaved=True)
         self.compress = Rotary(own.rope, own.theta, own.scaling, shard, interleaved=True)
 

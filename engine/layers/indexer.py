@@ -5,6 +5,7 @@ Index-K is stored as bfloat16 whatever the model computes in, a checksum beside 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -45,10 +46,10 @@ class Choice(NamedTuple):
 
 
 class IndexCache:
-    """Index-K of the layers that have it, within pages of this layout."""
+    """Index-K of the model's layers `layers`, an entry for each `ratio` tokens, in pages of this layout."""
 
-    def __init__(self, layout: PageLayout) -> None:
-        self._layout = layout
+    def __init__(self, layout: PageLayout, ratio: int, layers: Sequence[int]) -> None:
+        self._layout, self._ratio, self.layers = layout, ratio, tuple(layers)
 
     def rows(self, pages: torch.Tensor, numbers: torch.Tensor) -> IndexRows:
         """Where entries int64 [n] of a sequence lie, each in its page."""
@@ -74,6 +75,31 @@ class IndexCache:
             q.to(torch.bfloat16).contiguous(), weights.float(), keys, from_.table, from_.lengths, from_.width
         )
         return topk(scores, from_.lengths, k).long()
+
+    def damage(self, pool: torch.Tensor, pages: Sequence[int], tokens: int, layer: int | None = None) -> str:
+        """Which index-K of a sequence's first `tokens` tokens is no longer what was stored, as words.
+
+        Empty when all of it is, in layer number `layer` alone or in every one. `pages` hold the entries.
+        """
+        rows = self._all(pool, pages, tokens)
+        places = []
+        for number in range(len(self.layers)) if layer is None else (layer,):
+            wrong = (~self.verify(pool, number, rows)).nonzero().flatten().tolist()
+            if wrong:
+                first = wrong[0] * self._ratio
+                text = f"layer {self.layers[number]}: {len(wrong)} entries, the first of token {first}"
+                places.append(text)
+        return "; ".join(places)
+
+    def checksum(self, pool: torch.Tensor, pages: Sequence[int], tokens: int, layer: int) -> torch.Tensor:
+        """int64 [1]: the sum of a sequence's checksums in layer number `layer`."""
+        _, places, _ = self._of(layer, self._all(pool, pages, tokens))
+        return self._tables(pool)[1].index_select(0, places).sum(0, keepdim=True)
+
+    def _all(self, pool: torch.Tensor, pages: Sequence[int], tokens: int) -> IndexRows:
+        numbers = torch.arange(tokens // self._ratio, device=pool.device)
+        own = torch.tensor(pages, dtype=torch.int64, device=pool.device)
+        return self.rows(own[numbers // self._layout.rows(KEYS)], numbers)
 
     def _tables(self, pool: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self._layout.table(pool, KEYS), self._layout.table(pool, SUMS).view(-1)

@@ -49,7 +49,7 @@ class LatentCache:
         self.layout = PageLayout(
             page_size, [latent, *index_sections(config.layers, page_size, mla.index.dim)], []
         )
-        self.index = IndexCache(self.layout)
+        self.index = IndexCache(self.layout, 1, range(config.layers))
         theta, scaling = config.rope_theta, config.rope_scaling
         self.rotary = Rotary(mla.rope, theta, scaling, shard, interleaved=True)
         self.index_rotary = Rotary(mla.rope, theta, scaling, shard, interleaved=False)

@@ -64,6 +64,10 @@ class PageLayout:
             self._rings[ring.name] = (table[..., 0], table[..., 1])
         return page + 1 if rings else 0
 
+    def rows(self, name: str) -> int:
+        """How many rows of a section a page has for each layer."""
+        return self._sections[name].rows
+
     def per_page(self, name: str) -> int:
         """How many rows of that section's width lie between the beginnings of two pages."""
         return self.page_bytes // self._sections[name].bytes

@@ -51,7 +51,7 @@ class DeepseekV32:
 
     def __init__(self, checkpoint: Checkpoint, config: ModelConfig, shard: Shard, page_size: int) -> None:
         cache = LatentCache(config, _mla(config), page_size, shard)
-        self.layout, self._cache = cache.layout, cache
+        self.layout, self.index, self._cache = cache.layout, cache.index, cache
         self._embed = Embedding(checkpoint, "model.embed_tokens", config, shard)
         self._blocks = [Block(checkpoint, i, config, cache, shard) for i in range(config.layers)]
         self._norm = RmsNorm(checkpoint, "model.norm", config.hidden_size, config.rms_norm_eps, shard)

@@ -60,7 +60,7 @@ class DeepseekV4:
     def __init__(self, checkpoint: Checkpoint, config: ModelConfig, shard: Shard, page_size: int) -> None:
         own = _compressed(config)
         self._cache = CompressedCache(config, own, page_size, shard)
-        self.layout, self._streams = self._cache.layout, own.streams
+        self.layout, self.index, self._streams = self._cache.layout, self._cache.index, own.streams
         embed = checkpoint.first("embed.weight", "model.embed_tokens.weight").removesuffix(".weight")
         norm = checkpoint.first("norm.weight", "model.norm.weight").removesuffix(".weight")
         head = checkpoint.first("head.weight", "lm_head.weight")

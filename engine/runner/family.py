@@ -10,6 +10,7 @@ import torch
 
 from engine.core.errors import ModelError
 from engine.core.types import Batch, Shape
+from engine.layers.indexer import IndexCache
 from engine.layers.page import PageLayout
 from engine.layers.rows import Bounds, Rows, order
 from engine.layers.shard import Shard
@@ -26,6 +27,7 @@ class Model(Protocol):
     """A model of one family; `plan` is told a step's rows, the call gets what it made of them."""
 
     layout: PageLayout
+    index: IndexCache
     rows: int
 
     def plan(self, rows: Rows) -> Any: ...
@@ -42,6 +44,7 @@ class Family(NamedTuple):
     pool: torch.Tensor
     planner: Plans
     shape: Shape
+    index_cache: IndexCache | None = None
 
 
 @dataclass(frozen=True)
@@ -118,4 +121,4 @@ def _declared(model: Model, config: ModelConfig, shard: Shard, page_size: int, p
         opaque=True,
         state_pages=layout.state_pages,
     )
-    return Family(model, pool, RowPlanner(model, bounds, shard.device), shape)
+    return Family(model, pool, RowPlanner(model, bounds, shard.device), shape, model.index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from engine.core.errors import ConfigError, ModelError
 from engine.core.types import Batch, Slice
 from engine.layers.shard import Comm, Shard
+from engine.runner.audit import Audit
 from engine.runner.family import family_of
 from engine.runner.tuning import Tuning
 from engine.weights import Checkpoint, ModelConfig, model_digest
@@ -48,8 +50,12 @@ class ModelRunner:
         shard = Shard.of(config, comm, kind, where)
         tuning = tuning or Tuning()
         self.streams = tuning.streams(where)
-        family = family_of(Checkpoint(model_dir), config, shard, page_size, pages, tuning)
-        self._model, self.pool, self._planner, self.shape = family
+        checkpoint = Checkpoint(model_dir, config.quantised_block)
+        family = family_of(checkpoint, config, shard, page_size, pages, tuning)
+        self._model, self.pool, self._planner, self.shape, self._index = family
+        self._audit: Audit | None = None
+        if self._index is not None and tuning.index_check:
+            self._audit = Audit(self._index, self.pool, self.shape.state_pages, comm, tuning.index_check)
         self._folder = model_dir
         self.max_model_len = config.max_position
         self.digest = model_digest(model_dir)
@@ -79,7 +85,21 @@ class ModelRunner:
         if not batch.slices:
             return None
         with torch.inference_mode():
-            return self._model(self.pool, self._planner.plan(batch))
+            logits = self._model(self.pool, self._planner.plan(batch))
+            if self._audit is not None:
+                self._audit.after(batch)
+            return logits
+
+    def damage(self, pages: Sequence[int], tokens: int) -> str:
+        """Which index-K of a sequence is not what was stored, as words; empty when right, or without any.
+
+        `pages` begin with those of its `tokens` tokens. May be called from another thread, for pages that
+        no step writes.
+        """
+        if self._index is None:
+            return ""
+        with torch.inference_mode():
+            return self._index.damage(self.pool, pages, tokens)
 
 
 def _device(name: str) -> torch.device:

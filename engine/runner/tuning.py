@@ -19,15 +19,18 @@ SIDE = "side"
 
 @dataclass(frozen=True)
 class Tuning:
-    """`target_ctas` and `overlap` as their settings; `max_running` rows are decoded in a step at most."""
+    """`target_ctas`, `overlap` and `index_check` as their settings; in a step at most `max_running` rows are
+    decoded."""
 
     target_ctas: int = MOST_TARGET
     overlap: bool = True
     max_running: int = 1
+    index_check: int = 0
 
     @classmethod
     def of(cls, settings: Settings, max_running: int) -> Tuning:
-        return cls(int(settings["target_ctas"]), settings["overlap"] > 0, max_running)
+        overlap, index_check = settings["overlap"] > 0, int(settings["index_check"])
+        return cls(int(settings["target_ctas"]), overlap, max_running, index_check)
 
     def workspace(self, config: ModelConfig, shard: Shard) -> SplitWorkspace | None:
         """Where decode attention of this rank keeps its partial rows; None where the reference needs none."""

@@ -12,7 +12,6 @@ in another order than they came here, and two sides that each wait for the other
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Sequence as Sequence_
 from dataclasses import dataclass
 
 from engine.cache.pages import PageAllocator
@@ -102,7 +101,7 @@ class Scheduler:
     def pages_for(self, tokens: int) -> int:
         return self.limits.state_pages - (-tokens // self.limits.page_size)
 
-    def in_order_of_transfer(self, pages: Sequence_[int]) -> list[int]:
+    def in_order_of_transfer(self, pages: list[int]) -> list[int]:
         """A sequence's pages as they are handed over: those of its state last, for they change to the end."""
         state = self.limits.state_pages
         return [*pages[state:], *pages[:state]]
@@ -170,6 +169,10 @@ class Scheduler:
             seq.waiting_on = "slot"
             return False
         shared = self.prefixes.share(seq.id, seq.tokens, seq.keys)
+        if self._is_computed(seq, shared // self.limits.page_size):
+            self.pages.give_back(seq.id)
+            seq.waiting_on = None  # but its turn, which comes with the page
+            return True
         # A prefill leg takes all its pages at once: two legs that each hold half of the pool would wait
         # for one another for ever.
         whole = seq.stop_after_prefill
@@ -189,6 +192,16 @@ class Scheduler:
         self.active.append(seq)
         seq.move("prefilling", now)
         return True
+
+    def _is_computed(self, seq: Sequence, page: int) -> bool:
+        """Whether the first page that `seq` lacks is computed now, for another that does not come after it."""
+        return page < len(seq.keys) and any(
+            other.published <= page < len(other.keys)
+            and other.keys[page] == seq.keys[page]
+            and other.prefilled == other.computed
+            and (seq.ahead or not other.ahead)
+            for other in self.active
+        )
 
     def _holders(self) -> list[Sequence]:
         return [*self.active, *self.inflight]

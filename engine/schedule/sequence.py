@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.core.types import Request, Stage
 
@@ -35,6 +36,7 @@ class Sequence:
     prefilled: int = 0
     published: int = 0
     keys: list[bytes] = field(default_factory=list)
+    guide: Any = None  # how far its output has come in its grammar, the leader's
 
     @property
     def id(self) -> str:

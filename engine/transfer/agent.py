@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from nixl._api import nixl_agent, nixl_agent_config
@@ -40,7 +40,8 @@ class Agent:
     """Executes commands on this rank's pool [pages, kv_heads, layers, 2, slot, dim]; of one thread only.
 
     `report` is called on that thread and must not block. The pool must be contiguous, hold
-    `heads[1] - heads[0]` KV heads a page, and keep its last page as scratch. `name` is core.ids.agent_name.
+    `heads[1] - heads[0]` KV heads a page, and keep its last page as scratch. `name` is core.ids.agent_name;
+    `verify` says which index-K of pages with so many tokens is wrong, nothing when it is right.
     """
 
     def __init__(
@@ -52,19 +53,20 @@ class Agent:
         shape: Shape,
         pool: torch.Tensor,
         report: Callable[[c.Report], None],
+        verify: Callable[[Sequence[int], int], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         size = page_bytes(shape, heads)
         if not pool.is_contiguous() or pool.shape[0] * size != pool.numel() * pool.element_size():
             raise ValueError("the pool is not contiguous pages of this rank's heads")
         self.rank, self._heads, self._shape, self._pool = rank, heads, shape, pool
-        self._report, self._clock = report, clock
+        self._report, self._verify, self._clock = report, verify, clock
         self._nixl = nixl_agent(name, nixl_agent_config(enable_prog_thread=False))
         if size:
             self._nixl.register_memory(pool)
         self._edges: dict[str, Edge] = {}
         self._warming: dict[str, Warming] = {}
-        self._summer = Summer(pool, heads[0])
+        self._summer = Summer(pool, heads[0], shape.opaque)
         self._checks: deque[tuple[c.Check, Job]] = deque()
         self.posts = Posts(self._nixl, rank, report, clock, self._summer)
 
@@ -103,7 +105,7 @@ class Agent:
             case c.Check():
                 if command.flip is not None:
                     self._summer.flip(command.flip)
-                self._checks.append((command, Job(command.pages, 0, command.tokens)))
+                self._checks.append((command, Job(command.pages if command.sums else [], 0, command.tokens)))
 
     def turn(self) -> bool:
         """One round: poll, post one slice, check open handles. True when something moved."""
@@ -131,7 +133,11 @@ class Agent:
             self._summer.advance(job)
         if job.done:
             self._checks.popleft()
-            self._report(c.Checked(rank=self.rank, room=check.room, ticket=check.ticket, sums=job.data))
+            wrong = self._verify(check.pages, check.tokens) if check.index and self._verify else ""
+            answer = c.Checked(
+                rank=self.rank, room=check.room, ticket=check.ticket, sums=job.data, wrong=wrong
+            )
+            self._report(answer)
         return True
 
     def _check_warming(self) -> bool:
@@ -188,8 +194,11 @@ class AgentThread:
         pool: torch.Tensor,
         report: Callable[[c.Report], None],
         crashed: Callable[[BaseException], None] | None = None,
+        verify: Callable[[Sequence[int], int], str] | None = None,
     ) -> None:
-        self._create = lambda: Agent(name=name, rank=rank, heads=heads, shape=shape, pool=pool, report=report)
+        self._create = lambda: Agent(
+            name=name, rank=rank, heads=heads, shape=shape, pool=pool, report=report, verify=verify
+        )
         self._report, self._crashed = report, crashed
         self._commands: deque[c.Command] = deque()
         # A binary semaphore: waiting on a bare lock costs a third less CPU than on an Event.

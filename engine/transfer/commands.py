@@ -74,7 +74,9 @@ class Quiesce(msgspec.Struct, tag="quiesce", frozen=True):
 
 
 class Check(msgspec.Struct, tag="check", frozen=True, kw_only=True):
-    """Sum the pages of a room that were written here, in logical order; answered by Checked.
+    """Look at the pages of a room that were written here, in logical order; answered by Checked.
+
+    With `sums` they are summed, with `index` their index-K is verified.
 
     Drill, decided by the leader: one bit of local page `flip` is inverted first.
     """
@@ -83,6 +85,8 @@ class Check(msgspec.Struct, tag="check", frozen=True, kw_only=True):
     ticket: int
     pages: list[int]
     tokens: int
+    sums: bool = True
+    index: bool = False
     flip: int | None = None
 
 
@@ -143,12 +147,13 @@ class Quiet(msgspec.Struct, tag="quiet", frozen=True):
 
 
 class Checked(msgspec.Struct, tag="checked", frozen=True, kw_only=True):
-    """Answer to Check: this rank's sums of all its pages, as in Posted."""
+    """Answer to Check: this rank's sums of its pages, as in Posted, and which index-K is wrong, as words."""
 
     rank: int
     room: int
     ticket: int
     sums: Packed
+    wrong: str = ""
 
 
 class Beat(msgspec.Struct, tag="beat", frozen=True):

@@ -15,6 +15,7 @@ from engine.transfer import commands as c
 from engine.transfer import messages as m
 from engine.transfer.deadlines import Deadlines
 from engine.transfer.handshake import Identity, Peer, PeerKey
+from engine.transfer.layout import OPAQUE
 from engine.transfer.link import Link
 from engine.transfer.peers import Entry, Peers
 from engine.transfer.ports import LinkPort, Ranks, RoomView, Sink
@@ -289,7 +290,9 @@ def _group(
     agents: list[c.AgentInfo], fingerprint: dict[str, str | int], broadcast: Callable[[c.Command], None]
 ) -> Ranks:
     heads = tuple(agent.heads for agent in agents)
-    return Ranks(len(agents), broadcast, heads, int(fingerprint["layers"]), int(fingerprint["page_size"]))
+    layers, page_size = int(fingerprint["layers"]), int(fingerprint["page_size"])
+    indexed = fingerprint.get("layout") == OPAQUE
+    return Ranks(len(agents), broadcast, heads, layers, page_size, indexed)
 
 
 def _unlinked_row(address: str, error: str) -> dict[str, object]:

@@ -56,12 +56,13 @@ class Tally:
         """Where ranks that hold the same heads differ, as words; empty when they agree."""
         return self._say(self._unequal, self._page_size)
 
-    def misfit(self, other: PageSums, tokens: int) -> str:
-        """Why `other` are no sums of `tokens` tokens in pages that can be compared, or an empty string."""
+    def misfit(self, other: PageSums, tokens: int, pages: int) -> str:
+        """Why `other` are no sums of `tokens` tokens, `pages` pages here, or an empty string."""
         large, small = max(other.page_size, self._page_size), min(other.page_size, self._page_size)
         if small < 1 or large % small:
             return f"pages of {other.page_size} tokens there and {self._page_size} here"
-        size = -(-tokens // other.page_size) * 8 * groups_of(self._layers)
+        count = pages if other.page_size == self._page_size else -(-tokens // other.page_size)
+        size = count * 8 * groups_of(self._layers)
         return "" if len(other.data) == size else f"{len(other.data)} bytes of sums, not {size}"
 
     def differs(self, other: PageSums) -> str:

@@ -72,7 +72,8 @@ class Target(NamedTuple):
 class Ranks:
     """All `tp` ranks of this engine. `broadcast` keeps one order for every rank and must not block.
 
-    `heads[r]` is the KV head range of rank r; a page holds `page_size` tokens of `layers` layers.
+    `heads[r]` is the KV head range of rank r; a page holds `page_size` tokens of `layers` layers;
+    with `indexed` it may have index-K.
     """
 
     tp: int
@@ -80,6 +81,7 @@ class Ranks:
     heads: tuple[tuple[int, int], ...] = ()
     layers: int = 1
     page_size: int = 1
+    indexed: bool = False
 
     def target(self, pages: int, page_size: int | None) -> Target:
         """A peer's pool as this engine writes it; `page_size` None is as here. ValueError when no unit

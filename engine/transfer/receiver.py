@@ -170,7 +170,10 @@ class Receiver:
             if entry is None or entry.ended or entry.ticket != report.ticket or entry.tally is None:
                 self.counters.late_completions += 1
                 return
-            entry.tally.add(report.rank, 0, report.sums)
+            if report.sums:
+                entry.tally.add(report.rank, 0, report.sums)
+            if report.wrong:
+                entry.wrong = f"index-K of rank {report.rank}, {report.wrong}"
             entry.checked_ranks.add(report.rank)
             if len(entry.checked_ranks) == self._ranks.tp:
                 self._compare(entry, entry.tally)
@@ -213,18 +216,25 @@ class Receiver:
             self._end(entry, Outcome("failed", "kv_transfer_failed", text))
             return
         tally = self._ranks.tally()
-        problem = _unverifiable(tally, done) if entry.sums else ""
+        problem = _unverifiable(tally, done, len(entry.pages)) if entry.sums else ""
         if problem:
             self._end(entry, Outcome("failed", "kv_transfer_failed", problem))
             return
         damage = self._faults.take_value("corrupt-page")
-        if not entry.sums and damage is None:
+        index = self._ranks.indexed and self._settings["index_check"] > 0
+        if not (entry.sums or index) and damage is None:
             self._take(entry, peer, done)
             return
         entry.done, entry.tally = done, tally
         flip = None if damage is None else entry.pages[min(int(damage), len(entry.pages) - 1)]
         check = c.Check(
-            room=entry.room, ticket=entry.ticket, pages=entry.pages, tokens=entry.tokens, flip=flip
+            room=entry.room,
+            ticket=entry.ticket,
+            pages=entry.pages,
+            tokens=entry.tokens,
+            sums=entry.sums,
+            index=index,
+            flip=flip,
         )
         self._box.put(self._ranks.broadcast, check)
 
@@ -232,9 +242,10 @@ class Receiver:
         """All ranks have summed: the KV is taken when it is what prefill stored."""
         if entry.done is None or entry.peer is None:
             return
-        where = ""
+        where = entry.wrong
         if entry.sums and entry.done.sums is not None:
-            where = tally.unequal() or tally.differs(entry.done.sums)
+            where = where or tally.unequal() or tally.differs(entry.done.sums)
+        if entry.sums or where:
             self.counters.kv_corrupt += bool(where)
             self.counters.kv_verified += not where
         if not where:
@@ -242,6 +253,8 @@ class Receiver:
             return
         log.error("kv_corrupt room=%s request=%s peer=%s %s", entry.room, entry.rid, entry.peer, where)
         text = f"KV arrived from {entry.peer.instance} with other bits than it has there: {where}."
+        if entry.wrong:
+            text = f"KV that arrived from {entry.peer.instance} is not what was computed: {where}."
         self._end(entry, Outcome("failed", "kv_corrupt", text))
 
     def _take(self, entry: Incoming, peer: PeerKey, done: m.Done) -> None:
@@ -299,9 +312,9 @@ def _late(entry: Incoming) -> str:
     return "Prefill did not hand over KV" if entry.done is None else "The KV was not verified"
 
 
-def _unverifiable(tally: Tally, done: m.Done) -> str:
+def _unverifiable(tally: Tally, done: m.Done, pages: int) -> str:
     """Why the checksums that were asked for are of no use, or an empty string."""
     if done.sums is None:
         return "Prefill sent no checksums and PD_KV_CHECKSUM asks for them: it is of an earlier release."
-    problem = tally.misfit(done.sums, done.tokens)
+    problem = tally.misfit(done.sums, done.tokens, pages)
     return f"Prefill sent checksums that do not fit: {problem}." if problem else ""

@@ -170,7 +170,8 @@ def want_problem(
 
 @dataclass(eq=False)
 class Incoming(Staged):
-    """A room on decode. `sums`: its Want asked for checksums; `done` and `tally` are set while it sums."""
+    """A room on decode. `sums`: its Want asked for checksums; `done` and `tally` are set while it looks at
+    what has arrived, `wrong` is what a rank finds wrong with it."""
 
     tokens: int = 0
     granted: bool = False
@@ -181,6 +182,7 @@ class Incoming(Staged):
     done: m.Done | None = None
     tally: Tally | None = None
     checked_ranks: set[int] = field(default_factory=set)
+    wrong: str = ""
 
     @property
     def waiting_on(self) -> str | None:

@@ -33,10 +33,13 @@ class Job:
 
 
 class Summer:
-    """A rank's sums over its pool [pages, kv_heads, layers, k/v, page_size, dim]; of the agent's thread."""
+    """A rank's sums over its pool [pages, kv_heads, layers, k/v, page_size, dim]; of the agent's thread.
 
-    def __init__(self, pool: torch.Tensor, first_head: int) -> None:
-        self._pool, self._head = pool, first_head
+    Of `opaque` pages all counts: nobody here knows which bytes are of which token.
+    """
+
+    def __init__(self, pool: torch.Tensor, first_head: int, opaque: bool = False) -> None:
+        self._pool, self._head, self._opaque = pool, first_head, opaque
         self._layers = layers_per_sum(pool.shape[2])
         self._slice = max(1, SLICE_BYTES // max(1, pool[0].nbytes))
 
@@ -44,7 +47,8 @@ class Summer:
         """Sum one slice of the job's pages."""
         end = min(job.at + self._slice, len(job.pages))
         pages, first = job.pages[job.at : end], job.first + job.at
-        sums = page_checksum(self._pool, pages, first, self._head, job.tokens, self._layers)
+        tokens = (first + len(pages)) * self._pool.shape[4] if self._opaque else job.tokens
+        sums = page_checksum(self._pool, pages, first, self._head, tokens, self._layers)
         job.parts.append(sums.cpu().numpy().astype("<u8", copy=False).tobytes())
         job.at = end
 

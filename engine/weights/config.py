@@ -54,6 +54,7 @@ class ModelConfig:
     moe: MoeConfig | None = None
     mla: MlaConfig | None = None
     compressed: CompressedConfig | None = None
+    quantised_block: tuple[int, int] = (128, 128)
 
     @property
     def parts(self) -> int:
@@ -79,8 +80,6 @@ def _parse(document: dict[str, Any], ends: object, path: Path) -> ModelConfig:
     architecture = _architecture(r)
     if document.get("hidden_act", "silu") not in ("silu", "swish"):
         raise r.wrong(f"hidden_act {document['hidden_act']!r} is not supported (supported: silu)")
-    if "quantization_config" in document:
-        raise r.wrong("quantised checkpoints are not supported; use the float16, bfloat16 or float32 one")
     heads, layers = r.integer("num_attention_heads"), r.integer("num_hidden_layers")
     attention = _attention(r, architecture, heads, layers)
     bias = bool(document.get("attention_bias", False))
@@ -100,6 +99,7 @@ def _parse(document: dict[str, Any], ends: object, path: Path) -> ModelConfig:
         qk_norm=architecture in ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM"),
         eos=_eos(ends, r),
         moe=_moe(r, architecture, layers),
+        quantised_block=_block(r),
         **attention,
     )
 
@@ -149,6 +149,20 @@ def _architecture(r: ConfigReader) -> str:
             f"{r.path}: architecture {names[0]} is not supported (supported: {', '.join(SUPPORTED)}).",
         )
     return str(names[0])
+
+
+def _block(r: ConfigReader) -> tuple[int, int]:
+    """Rows and columns of an FP8 weight that share a scale; refuses weights that are not read."""
+    own = r.inside("quantization_config")
+    method, algorithm = own.document.get("quant_method", ""), own.document.get("quant_algo")
+    if own.document and method != "fp8" and not (method == "modelopt" and algorithm in ("FP8", "NVFP4")):
+        raise r.wrong(
+            f"quant_method {method!r} is not supported (supported: fp8, modelopt with FP8 or NVFP4)"
+        )
+    block = own.document.get("weight_block_size") or [128, 128]
+    if not isinstance(block, list) or len(block) != 2 or not all(isinstance(n, int) and n > 0 for n in block):
+        raise r.wrong(f"weight_block_size is {block!r}, not two positive numbers")
+    return block[0], block[1]
 
 
 def _rope(r: ConfigReader) -> dict[str, Any]:

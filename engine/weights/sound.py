@@ -19,7 +19,7 @@ def sound(tensor: torch.Tensor, name: str, path: Path) -> torch.Tensor:
         raise ModelError(
             "weights_unsupported",
             f"{path}: {name} is {kind}, not float32, float16 or bfloat16.",
-            "Quantised weights are not supported.",
+            "Of quantised weights FP8 and FP4 with their scales are read.",
         )
     # One pass without a copy: both ends are NaN when any value is.
     if tensor.numel() and not all(math.isfinite(end) for end in tensor.aminmax()):

@@ -31,6 +31,7 @@ TIMERS: dict[str, tuple[Timer, ...]] = {
         Timer("bootstrap", f"{_DISAGG}_BOOTSTRAP_TIMEOUT", 300.0, ("prefill",)),
         Timer("waiting", f"{_DISAGG}_WAITING_TIMEOUT", 300.0, ("decode",)),
         Timer("transfer", f"{_DISAGG}_TRANSFER_TIMEOUT", None, ("prefill", "decode")),
+        Timer("inflight", "SGLANG_DSV4_PREFILL_INFLIGHT_TIMEOUT", None, ("prefill",)),
         Timer("heartbeat_interval", f"{_DISAGG}_HEARTBEAT_INTERVAL", 5.0, ("decode",)),
         Timer("watchdog", "watchdog_timeout", 300.0),
         Timer("health", "SGLANG_HEALTH_CHECK_TIMEOUT", 20.0),

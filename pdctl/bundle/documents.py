@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -70,6 +71,8 @@ def _collect(name: str, entries: Iterator[tuple[str, IO[bytes]]]) -> Documents:
         except UnreadError as why:
             unread[path] = str(why)
             continue
+        except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+            raise _short(name, error) from None
         total += len(texts[path])
         if total > TOTAL_MAX or len(texts) >= COUNT_MAX:
             raise ConfigError(
@@ -119,8 +122,16 @@ def _from_tar(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 file = archive.extractfile(member)
                 if file is not None:
                     yield str(name), file
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise ConfigError("bad_bundle", f"{path} cannot be read to its end: {error}.") from None
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise _short(str(path), error) from None
+
+
+def _short(name: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        "bad_bundle",
+        f"{name} cannot be read to its end: {error}.",
+        "Copy it once more; it seems to be cut off.",
+    )
 
 
 def save(documents: Mapping[str, str], path: Path, at: float) -> int:

@@ -132,6 +132,8 @@ def _split(file: str) -> tuple[str, str]:
         return "", file
     if (joined := _JOINED.search(file)) is not None:
         return joined["owner"], joined["file"]
+    if rest == "txt" and _form(owner) is not None:
+        return "", file  # metrics.txt, py-spy.txt: what it is, not whose
     if rest in ("log", "out", "err", "txt", "json", "prom", "sh", "env"):
         known = {"prom": ("metrics",), "json": ("state", "server_info", "loads", "v1_loads", "requests")}
         if owner in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from pdctl.adapters.picture import Engine, Pair, Reach, Sample
 from pdctl.adapters.signs import TABLE
+from pdctl.adapters.stamps import written
 from pdctl.adapters.traces import Event, Traces
 from pdctl.bundle import hosts as of_hosts
 from pdctl.bundle.collected import ANSWERS, UNITS, Collected, collected
@@ -18,26 +20,34 @@ from pdctl.bundle.layout import ALONE, HERE, What, age_order, beside, nameless, 
 from pdctl.bundle.parties import Filed, traces
 from pdctl.bundle.told import PartyTable, Told, read_told
 from pdctl.diagnose.facts import Change, EngineView, Facts, Member, OtherView, RouterView, Tally
+from pdctl.errors import ConfigError
 from pdctl.facts.missing import Missing
 from pdctl.facts.unit import Unit
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # what a server puts around words for a terminal
+_END = 200  # lines of a log in which its newest stamp is looked for
 _UNSEEN = Missing("the bundle does not show it")
 _STATES = {"running": "running", "ended": "failed", "frozen": "running", "starting": "starting"}
 _REACH = {"ok": Reach.OK, "refused": Reach.REFUSED, "timed out": Reach.TIMED_OUT}
 
 
 def facts_of(documents: Documents, now: float) -> Facts:
-    """ConfigError for a bundle.toml with problems. `now` is for a bundle that does not say its time."""
+    """ConfigError for a bundle.toml with problems. `now` is for a bundle that says no time at all."""
     told = Told()
     if "bundle.toml" in documents.texts:
         told = read_told(documents.texts["bundle.toml"], Path(documents.name) / "bundle.toml")
     kept = collected(documents)
     if kept is not None:
         return _of_collected(kept, told)
-    at = told.at if told.at is not None else now
+    at = told.at if told.at is not None else _newest(documents, now)
     filed, hosts = _filed(documents, told)
     names = [*told.parties, *(n for n in filed if n not in told.parties)]
+    if not (names or hosts or told.notes):
+        raise ConfigError(
+            "empty_bundle",
+            f"{documents.name} shows no engine, router or host: there is nothing to judge.",
+            "docs/bundle.md says what can be in it.",
+        )
     tables = {name: told.parties.get(name, PartyTable()) for name in names}
     roles = {name: tables[name].role or role_of(name) for name in names}
     views: dict[str, tuple[Member, Traces]] = {}
@@ -72,8 +82,31 @@ def facts_of(documents: Documents, now: float) -> Facts:
 def _unread(documents: Documents) -> tuple[tuple[str, str], ...]:
     """(document, why) of what may say something and was not read."""
     unknown = {path: "its name does not say what it is" for path in documents.texts if nameless(path)}
+    unknown |= {path: why for path, text in documents.texts.items() if (why := _no_json(path, text))}
     foreign = {path: why for path, why in documents.unread.items() if not beside(path)}
     return tuple(sorted({**unknown, **foreign}.items()))
+
+
+def _no_json(path: str, text: str) -> str:
+    where = place(path)
+    if where is None or where.what is not What.JSON:
+        return ""
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return f"is no JSON: {error}"
+    return ""
+
+
+def _newest(documents: Documents, now: float) -> float:
+    """The newest stamp at the end of its logs, `now` where none has any: what they say was news then."""
+    ends = [
+        text.splitlines()[-_END:]
+        for path, text in documents.texts.items()
+        if (where := place(path)) is not None and where.what in (What.LOG, What.KERNEL)
+    ]
+    stamps = [at for lines in ends for line in lines if (at := written(line, now)) is not None]
+    return max((at for at in stamps if at <= now), default=now)
 
 
 def _said(notes: str, at: float) -> tuple[Event, ...]:

@@ -74,6 +74,8 @@ def command(
     if fail_on not in _LEVELS:
         raise ConfigError("bad_level", f"--fail-on {fail_on} is not a severity.", nearest(fail_on, _LEVELS))
     level, s, wanted = _LEVELS[fail_on], session(ctx), Wanted(span_seconds("--since", since), probes, stacks)
+    if saved == "":
+        raise ConfigError("no_bundle", "--from has no name: the folder or .tar.gz to judge stands behind it.")
     _refuse(saved, {"--bundle": bundle, "--watch": watch, "--fix": fix or None}, pseudonyms)
     if saved is not None:
         report = judge_bundle(Path(saved))

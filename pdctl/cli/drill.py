@@ -31,15 +31,16 @@ def list_drills(ctx: typer.Context) -> None:
     s = session(ctx)
     with s.context() as context:
         bundled = [e for e in context.fleet.engines() if e.kind == "bundled"]
-        armed = [p for engine in bundled for p in points.armed(context, engine)]
+        armed, silent = points.all_armed(context, bundled)
     if s.json:
         rows = [{"name": n, "role": role, "does": does} for n, (role, does) in points.FAULTS.items()]
         drills = [
             {"name": d.name, "does": d.does, "codes": d.codes, "within_s": d.within} for d in DRILLS.values()
         ]
-        show_json({"schema": 1, "drills": drills, "faults": rows, "armed": [vars(p) for p in armed]})
+        found = {"armed": [vars(p) for p in armed], "silent": silent}
+        show_json({"schema": 1, "drills": drills, "faults": rows} | found)
     else:
-        show_list(armed)
+        show_list(armed, silent)
 
 
 @app.command()

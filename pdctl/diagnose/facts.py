@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
 from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest
 from pdctl.adapters.traces import Event, HostTraces, Traces
@@ -282,9 +283,13 @@ class Facts:
     def events(self, *signs: str) -> list[Event]:
         """Lines of all logs with one of these signs, oldest first; "nixl." stands for the whole family."""
         found = [e for p in self.parties for e in p.traces.of(*signs)]
-        whole = Traces(events=(*self.said, *(e for h in self.hosts for e in h.traces.events)))
-        found += whole.of(*signs)
+        found += self._around.of(*signs)
         return sorted(found, key=lambda e: (e.at if e.at is not None else float("inf"), e.party, e.order))
+
+    @cached_property
+    def _around(self) -> Traces:
+        """What hosts and people say."""
+        return Traces(events=(*self.said, *(e for h in self.hosts for e in h.traces.events)))
 
     def host(self, name: str) -> HostView | None:
         return next((h for h in self.hosts if h.name == name), None)

@@ -45,6 +45,11 @@ class Python:
     def words(self) -> str:
         return ".".join(map(str, self.version))
 
+    @property
+    def lacking(self) -> list[str]:
+        """Distributions that were asked for and are not there."""
+        return [name for name, version in self.dists.items() if version is None]
+
 
 def room(row: dict[str, Any] | Missing) -> Room | Missing:
     if isinstance(row, Missing):

@@ -46,7 +46,7 @@ def load_fleet(given: str | Path | None = None) -> Fleet:
 def _resolve(path: Path, spec: FleetFile) -> Fleet:
     base = path.parent
     hosts = {
-        name: Host(name, table, _root(base, spec.fleet.name, name, table))
+        name: Host(name, table, _root(base, spec.fleet.name, name, table), path)
         for name, table in spec.hosts.items()
     }
     default = spec.fleet.profile

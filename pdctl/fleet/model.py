@@ -14,9 +14,12 @@ from pdctl.fleet.schema import EngineTable, FleetFile, HostTable, ModelTable, Ro
 
 @dataclass(frozen=True)
 class Host:
+    """`file` is the fleet file that names it, None where it is of none."""
+
     name: str
     spec: HostTable
     root: str
+    file: Path | None = None
 
     @property
     def address(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.model import Host
+from pdctl.fleet.place import host_key
 from pdctl.release.lock import Lock
 
 # What engine/ is written for; an older Python fails at its first import.
@@ -77,7 +78,7 @@ def existing(facts: Facts, host: Host) -> Runtime:
     if missing:
         raise ConfigError(
             "runtime_incomplete",
-            f"{python} on {host.name} lacks {', '.join(missing)}, which engines need.",
+            f"{host_key(host, 'python')}: {python} lacks {', '.join(missing)}, which engines need.",
             f"Install them from pdctl's folder: {python} -m pip install -c constraints.txt '.[engine]'.",
         )
     return Runtime("existing", python, facts.version, {n: v for n, v in facts.dists.items() if v})
@@ -92,8 +93,9 @@ def made(facts: Facts, host: Host, lock: Lock, wheels: Sequence[str] = ()) -> Ru
         least = ".".join(map(str, LEAST))
         raise ConfigError(
             "python_too_old",
-            f"{facts.python} on {host.name} is Python {facts.version}; engines need {least} or later.",
-            f"Name a newer one as hosts.{host.name}.python.",
+            f"{host_key(host, 'python')}: {facts.python} is Python {facts.version}; "
+            f"engines need {least} or later.",
+            "Name a newer one.",
         )
     parts: list[Any] = [lock.text, facts.python, facts.minor, facts.machine, sorted(wheels)]
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()

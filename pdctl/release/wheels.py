@@ -57,10 +57,13 @@ def wheel_of(path: Path) -> Wheel:
     return Wheel(path, known, stat.st_size)
 
 
-def given_wheels(folder: Path, lock: Lock, host: str) -> list[Wheel]:
-    """The locked ones among a folder's wheels; ConfigError names what it lacks that every machine needs."""
+def given_wheels(folder: Path, lock: Lock, key: str) -> list[Wheel]:
+    """The locked ones among a folder's wheels. `key` is the fleet file's that names the folder.
+
+    ConfigError names what it lacks that every machine needs.
+    """
     if not folder.is_dir():
-        raise ConfigError("no_wheels", f"hosts.{host}.wheels: there is no folder {folder}.")
+        raise ConfigError("no_wheels", f"{key}: there is no folder {folder}.")
     wanted = {(r.name, r.version) for r in lock.requirements}
     found = {p: _project(p) for p in sorted(folder.glob("*.whl"))}
     there = set(found.values())
@@ -72,7 +75,7 @@ def given_wheels(folder: Path, lock: Lock, host: str) -> list[Wheel]:
     if missing:
         raise ConfigError(
             "no_wheels",
-            f"hosts.{host}.wheels: {folder} has no wheel of {', '.join(missing[:5])}"
+            f"{key}: {folder} has no wheel of {', '.join(missing[:5])}"
             + (f" and {len(missing) - 5} more." if len(missing) > 5 else "."),
             "Fill it with `pip download`, or leave the key out and pdctl fetches them itself.",
         )
@@ -94,7 +97,7 @@ def fetch(
     """
     if not facts.glibc:
         raise ConfigError("no_wheels", f"{host} has another libc than glibc, for which there are no wheels.")
-    digests = [w.sha256 for w in given_wheels(folder, lock, host)] if folder else []
+    digests = [w.sha256 for w in given_wheels(folder, lock, f"hosts.{host}.wheels")] if folder else []
     key = hashlib.sha256("\n".join([lock.text, facts.platform, *sorted(digests)]).encode()).hexdigest()[:16]
     target = cache_dir() / key
     with _ONE_FETCH:

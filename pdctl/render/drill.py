@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pdctl.flows.drill.catalogue import DRILLS
 from pdctl.flows.drill.points import FAULTS, Point
@@ -10,7 +10,8 @@ from pdctl.flows.drill.score import Board, Row
 from pdctl.render.table import show_table
 
 
-def show_list(armed: Sequence[Point]) -> None:
+def show_list(armed: Sequence[Point], silent: Mapping[str, str]) -> None:
+    """`silent` is engine -> why it could not be asked what is armed."""
     rows = [(d.name, ", ".join(d.codes), f"{d.within:g}", d.does) for d in DRILLS.values()]
     show_table(("drill", "found as", "within s", "what it does"), rows)
     print()
@@ -18,6 +19,8 @@ def show_list(armed: Sequence[Point]) -> None:
     print()
     points = [(p.engine, p.name, p.count or "until disarmed", f"{p.value:g}", p.hits) for p in armed]
     show_table(("engine", "armed", "count", "value s", "hits"), points)
+    for name, why in silent.items():
+        print(f"{name} cannot be asked: {why}")
 
 
 def show_board(board: Board) -> None:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from pdctl.adapters.signs.sign import Sign
 
+_SHARE = r"(?:0?\.\d+|1\.0)"
+
 SIGNS = (
     Sign("answer.accuracy", "ccuracy", r"(?i)accuracy[\"=: |]+(?P<value>[\d.]+)(?P<percent> ?%)?"),
-    Sign(
-        "answer.accuracy",
-        ": ",
-        r"(?i)\b(?:gsm8k|gpqa|mmlu|aime|math-?500|humaneval)\b.*?: (?P<value>0?\.\d+|1\.0)\b"
-        r"(?:.*?: (?P<other>0?\.\d+|1\.0)\b)?",
+    *(
+        Sign("answer.accuracy", key, rf"{key}\b.*?: (?P<value>{_SHARE})\b(?:.*?: (?P<other>{_SHARE})\b)?")
+        for key in (
+            "GSM8K",
+            "gsm8k",
+            "GPQA",
+            "gpqa",
+            "MMLU",
+            "mmlu",
+            "AIME",
+            "aime",
+            "HumanEval",
+            "humaneval",
+        )
     ),
     Sign("answer.accuracy", "exact_match", r"exact_match.*?\|\s*(?P<value>0?\.\d+|1\.0+)"),
     Sign("answer.differs", "olden", r"(?i)golden.*(?:differ|mismatch|diverge|wrong|fail)"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from pdctl.adapters.stamps import rank, written
 from pdctl.adapters.traces import Event
@@ -44,9 +46,9 @@ class Table:
     """All signs, ready to be looked for."""
 
     def __init__(self, signs: Sequence[Sign]) -> None:
-        self._by_key: dict[str, list[Sign]] = {}
+        self._by_name: dict[str, list[Sign]] = {}
         for sign in signs:
-            self._by_key.setdefault(sign.key, []).append(sign)
+            self._by_name.setdefault(sign.name, []).append(sign)
 
     def scan(
         self, text: str, party: str, document: str, near: float | None = None, before: int = 0
@@ -55,31 +57,89 @@ class Table:
 
         `before` are the lines of the log's older files.
         """
-        events: dict[str, list[Event]] = {}
-        at: float | None = None
-        # Few keys occur in one log: looking for those alone is what makes a long one readable in seconds.
-        present = [(key, signs) for key, signs in self._by_key.items() if key in text]
-        for number, line in enumerate(text.splitlines(), 1):
-            stamp = written(line, near)
-            at = at if stamp is None else stamp
-            signs = [sign for key, of_key in present if key in line for sign in of_key]
-            for name, values in _read(signs, line[:SEARCHED]).items():
+        log = _Log(text, near)
+        found: list[Event] = []
+        for name, signs in self._by_name.items():
+            candidates = log.holding(sign.key for sign in signs)
+            for number, values in _bounded(signs, log, candidates):
+                line = log.line(number)
+                where, order = f"{document}:{number + 1}", before + number + 1
                 kept = line.strip()[:LINE]
-                where, order = f"{document}:{number}", before + number
-                event = Event(name, party, at, order, where, kept, rank(line), values)
-                events.setdefault(name, []).append(event)
-        return tuple(sorted((e for found in events.values() for e in _bounded(found)), key=lambda e: e.order))
+                found.append(Event(name, party, log.written(number), order, where, kept, rank(line), values))
+        return tuple(sorted(found, key=lambda e: e.order))
 
 
-def _read(signs: Sequence[Sign], line: str) -> dict[str, dict[str, str]]:
-    """Name -> values of the signs that the line is; the first of two with one name."""
-    found: dict[str, dict[str, str]] = {}
-    for sign in signs:
-        if sign.name not in found and (values := sign.read(line)) is not None:
-            found[sign.name] = values
-    return found
+def _words(text: str) -> list[bytes]:
+    """Without digits: numbers are what differs from line to line."""
+    return text.encode(errors="replace").translate(None, b"0123456789").split()
 
 
-def _bounded(events: list[Event]) -> list[Event]:
-    half = REPEATS // 2
-    return events if len(events) <= REPEATS else [*events[:half], *events[-half:]]
+class _Log:
+    """One log: its lines by number from 0, which of them hold a literal, and when each was written."""
+
+    def __init__(self, text: str, near: float | None) -> None:
+        self._lines = text.splitlines(keepends=True)
+        self._text, self._near = text, near
+        self._words = b"\n".join(set(_words(text)))
+        self._starts = list(accumulate(map(len, self._lines), initial=0))
+        self._holding: dict[str, list[int]] = {}
+        self._written: dict[int, float | None] = {-1: None}
+
+    def line(self, number: int) -> str:
+        return self._lines[number].splitlines()[0]
+
+    def holding(self, keys: Iterable[str]) -> list[int]:
+        """Numbers of the lines that hold one of the literals, ascending."""
+        found = [self._of(key) for key in dict.fromkeys(keys)]
+        return found[0] if len(found) == 1 else sorted({n for numbers in found for n in numbers})
+
+    def _of(self, key: str) -> list[int]:
+        """Searched for in the text as a whole: few keys occur in one log, and line by line it is slow."""
+        if key not in self._holding:
+            numbers: list[int] = []
+            # Most keys are in no line: the words of a log are far fewer than its lines.
+            at = self._text.find(key) if all(word in self._words for word in _words(key)) else -1
+            while at >= 0:
+                number = bisect_right(self._starts, at) - 1
+                numbers.append(number)
+                at = self._text.find(key, self._starts[number + 1])
+            self._holding[key] = numbers
+        return self._holding[key]
+
+    def written(self, number: int) -> float | None:
+        """The line's stamp, or that of the nearest line before it that has one."""
+        first, at = number, None
+        while first not in self._written:
+            at = written(self._lines[first], self._near)
+            if at is not None:
+                break
+            first -= 1
+        else:
+            at = self._written[first]
+        self._written.update(dict.fromkeys(range(first, number + 1), at))
+        return at
+
+
+def _bounded(signs: Sequence[Sign], log: _Log, candidates: Sequence[int]) -> list[tuple[int, dict[str, str]]]:
+    """(line, values) of the first half of REPEATS lines that are one of the signs, and of the last half.
+
+    What is between is not read: a busy log prints some of them with every step.
+    """
+
+    def read(numbers: Iterable[int]) -> list[tuple[int, dict[str, str]]]:
+        found: list[tuple[int, dict[str, str]]] = []
+        for number in numbers:
+            if (values := _read(signs, log.line(number)[:SEARCHED])) is not None:
+                found.append((number, values))
+                if len(found) == REPEATS // 2:
+                    break
+        return found
+
+    head = read(candidates)
+    rest = candidates[bisect_right(candidates, head[-1][0]) :] if len(head) == REPEATS // 2 else ()
+    return [*head, *reversed(read(reversed(rest)))]
+
+
+def _read(signs: Sequence[Sign], line: str) -> dict[str, str] | None:
+    """Values of the first of the signs that the line is."""
+    return next((values for sign in signs if (values := sign.read(line)) is not None), None)

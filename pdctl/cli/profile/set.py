@@ -42,24 +42,23 @@ def command(
     if live:
         check_live(env)
         with s.context() as context, changing(context, call) as journal:
-            change = _written(fleet, journal, *wanted)
+            change = set_value(fleet.paths.profiles, *wanted)
+            _note(fleet, journal, change, reason)
             results = set_live(context, profile, env)
             if any(results.values()):
                 journal.ends("failed", f"not set on {', '.join(n for n, why in results.items() if why)}")
     else:
+        # A slip of the finger is no run.
+        change = set_value(fleet.paths.profiles, *wanted)
         with Journal(fleet.paths.journal, call) as journal:
-            change = _written(fleet, journal, *wanted)
+            _note(fleet, journal, change, reason)
     _show(s, profile, change, results, _wrong(fleet, profile, env), live)
     return Exit.PARTIAL if any(results.values()) else Exit.OK
 
 
-def _written(
-    fleet: Fleet, journal: Journal, profile: str, env: str, value: str, reason: str, by: str, side: str | None
-) -> Change:
-    change = set_value(fleet.paths.profiles, profile, env, value, reason, by, side)
-    said = f"{env}: {change.old or '(unset)'} -> {change.new}"
+def _note(fleet: Fleet, journal: Journal, change: Change, reason: str) -> None:
+    said = f"{change.env}: {change.old or '(unset)'} -> {change.new}"
     journal.step("profile", fleet.control, said, "done", 0.0, reason)
-    return change
 
 
 def _wrong(fleet: Fleet, profile: str, env: str) -> list[Finding]:
@@ -85,6 +84,5 @@ def _show(
         print(f"{name}: {why or 'set'}")
     if not live:
         why = reach(env)
-        print(
-            f"Running engines keep the old value until `pdctl deploy`{f': {why}' if why else '; --live sets it at once.'}"
-        )
+        sooner = f": {why}" if why else "; --live sets it at once."
+        print(f"Running engines keep the old value until `pdctl deploy`{sooner}")

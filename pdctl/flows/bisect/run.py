@@ -155,8 +155,8 @@ def prepare(
     """`check` is made from the state that it may keep something in. ConfigError when the profiles do not
     differ here or there is nothing to resume, PdctlError when the fleet does not serve."""
     rules = options.rules
-    need_serving(ctx, "to try")
     compared = compare(ctx.fleet, good, bad)
+    need_serving(ctx, "to try")
     fresh = state.begin(compared, "", rules.error, rules.steady)
     fresh.check = check(fresh).words
     kept = state.resumed(ctx.fleet, fresh) if options.resume else fresh

@@ -76,6 +76,8 @@ def _versions(states: States, pictures: Pictures, engine: Engine) -> dict[str, s
         return Missing(f"nothing is installed on {engine.host} yet")
     if isinstance(python, Missing):
         return python
+    if all(name in python.lacking for name in SHOWN if name in python.dists):
+        return Missing(f"{python.path} on {engine.host} has none of them")
     return {name: version for name, version in python.dists.items() if version is not None}
 
 

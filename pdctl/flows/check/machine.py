@@ -66,10 +66,9 @@ def _python(state: HostState) -> Iterator[Line]:
 
 
 def _libraries(state: HostState, found: Python, wanted: str) -> Line:
-    lacking = [name for name, version in found.dists.items() if version is None]
-    if lacking:
+    if found.lacking:
         fix = f"{found.path} -m pip install -c constraints.txt '.[engine]'"
-        return fail(state.name, "python", f"{found.path} lacks {', '.join(lacking)}", wanted, fix)
+        return fail(state.name, "python", f"{found.path} lacks {', '.join(found.lacking)}", wanted, fix)
     shown = ", ".join(f"{name} {found.dists[name]}" for name in ("torch", "nixl") if name in found.dists)
     return ok(state.name, "python", f"{found.path} is {found.words}, {shown}", wanted)
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from pdctl.errors import PdctlError
+from pdctl.facts.machine import Python
 from pdctl.facts.missing import Missing, known
 from pdctl.fleet.model import Engine
 from pdctl.flows.check.edges import States, pairs
@@ -105,6 +106,9 @@ def _side(state: HostState, engine: Engine) -> Side | Missing:
         return Side(engine, state, launch, carried=False)
     if state.host.runtime != "existing":
         return Missing(f"nothing is installed on {engine.host} yet; `pdctl deploy` tries it")
+    python = state.pythons.get(state.host.tool_python)
+    if isinstance(python, Python) and python.lacking:
+        return Missing(f"{python.path} on {engine.host} lacks {', '.join(python.lacking)}")
     return Side(engine, state, Launch(state.host.tool_python, {}), carried=True)
 
 

@@ -47,6 +47,10 @@ def together(engines: Sequence[Engine], act: Callable[[Engine], T]) -> list[T]:
     return [future.result() for future in acting]
 
 
+# Ends of an engine by itself, one behind the other, after which nobody waits for a better one.
+_LIVES = 2
+
+
 class Steps:
     """One co-restart of one cell. `alone` is True when no other cell can take the traffic.
 
@@ -74,6 +78,7 @@ class Steps:
         self.carried = Carried(ctx, cell)
         self._resumes = False
         self._began: dict[str, float] = {}
+        self._ends: dict[str, str] = {}
         # Whether an engine was told to stop; and orders to drain, which outlive an interrupt.
         self.stopping = False
         self._draining: list[Future[None]] = []
@@ -247,7 +252,9 @@ class Steps:
         if new and new != self._was.get(engine.name):
             return ""
         ends = self._alive(engine)
-        return f"{engine.name} answers nothing{ends}" if not new else f"{engine.name} still shows its old life"
+        return (
+            f"{engine.name} answers nothing{ends}" if not new else f"{engine.name} still shows its old life"
+        )
 
     def _alive(self, engine: Engine) -> str:
         """How it ended since it was started, with its last words; "" when it did not.
@@ -288,7 +295,8 @@ class Steps:
             start = self.starts.get(engine.name)
             if not state:
                 # It answered a moment ago: gone for good, or on its way back.
-                missing = missing or f"{engine.name} answers nothing{self._alive(engine)}"
+                ends = self._alive(engine)
+                missing = missing or f"{engine.name} answers nothing{ends}"
             elif not state.get("ready"):
                 missing = missing or f"{engine.name} is not ready ({', '.join(state.get('not_ready', []))})"
             elif start and start.ready_s is None:

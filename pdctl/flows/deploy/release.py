@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.model import Fleet, Host
+from pdctl.fleet.place import host_key
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.look import HostState
 from pdctl.plan.step import Step
@@ -36,7 +37,7 @@ def release_for(fleet: Fleet, state: HostState, files: dict[str, bytes], lock: L
     if host.runtime == "existing":
         runtime = existing(state.facts, host)
     else:
-        given = given_wheels(folder, lock, host.name) if folder else []
+        given = given_wheels(folder, lock, host_key(host, "wheels")) if folder else []
         runtime = made(state.facts, host, lock, [w.sha256 for w in given])
     return HostRelease(build_release(files, runtime), runtime, folder)
 

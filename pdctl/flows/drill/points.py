@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdctl.errors import ConfigError
+from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.fleet.names import nearest
 from pdctl.flows import admin
 from pdctl.flows.context import Context
+from pdctl.remote.fanout import fan_out
 
 ANY = "prefill or decode"
 # Fault point -> (role of the engine that has it, what it does).
@@ -70,3 +72,10 @@ def armed(ctx: Context, engine: Engine) -> list[Point]:
     """UnreachableError when the engine does not answer."""
     faults: dict[str, Any] = admin.get(ctx, engine.url, "/v1/state").get("faults", {})
     return [Point(engine.name, f["name"], f["count"], f["value"], f["hits"]) for f in faults.get("armed", [])]
+
+
+def all_armed(ctx: Context, engines: Sequence[Engine]) -> tuple[list[Point], dict[str, str]]:
+    """What is armed on each that answers, and engine -> why not for the others."""
+    asked = fan_out({e.name: e for e in engines}, lambda name: armed(ctx, ctx.fleet.engine(name)))
+    silent = {name: told.message for name, told in asked.items() if isinstance(told, PdctlError)}
+    return [p for told in asked.values() if not isinstance(told, PdctlError) for p in told], silent

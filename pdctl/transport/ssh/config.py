@@ -15,6 +15,7 @@ import paramiko
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.model import Host
+from pdctl.fleet.place import host_key
 
 CONNECT_TIMEOUT = 10.0
 _SYSTEM = ("/etc/ssh/ssh_config", "/etc/ssh/ssh_known_hosts")
@@ -53,10 +54,10 @@ def target(host: Host) -> Target:
     alias = spec.ssh or spec.address
     identity = os.path.expanduser(spec.identity_file) if spec.identity_file else None
     if identity and not os.path.exists(identity):
-        message = f"hosts.{host.name}.identity_file: there is no {identity}."
+        message = f"{host_key(host, 'identity_file')}: there is no {identity}."
         raise ConfigError("identity_missing", message, "Name the private key file, or leave the key out.")
     if identity and (wrong := no_key(identity)):
-        message = f"hosts.{host.name}.identity_file: {identity} {wrong}."
+        message = f"{host_key(host, 'identity_file')}: {identity} {wrong}."
         raise ConfigError("identity_no_key", message, "Name the private key file, or leave the key out.")
     return _Resolver().resolve(alias, spec.user, spec.port, identity)
 

@@ -107,7 +107,7 @@ def test_metrics_of_an_engine_that_has_published_nothing_yet() -> None:
     assert get(client, "/get_load").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["abort", "drain", "resume", "timeouts", "faults"])
+@pytest.mark.parametrize("path", ["abort", "drain", "resume", "relink", "timeouts", "faults"])
 def test_every_admin_verb_needs_the_token(path: str) -> None:
     client = Scripted()
     assert call(client, f"/admin/{path}", {}).status_code == 401
@@ -127,12 +127,14 @@ def test_admin_verbs_reach_the_group() -> None:
     tell("drain", {})
     tell("drain", {"timeout": 2})
     tell("resume", {})
+    tell("relink", {"peer": "decode-0"})
     tell("timeouts", {"inflight": 60})
     assert tell("faults", {"name": "lose-done", "armed": True}) == {"verb": "faults"}
     assert client.verbs == [
         ("drain", {}),
         ("drain", {"timeout": 2.0}),
         ("resume", {}),
+        ("relink", {"peer": "decode-0"}),
         ("timeouts", {"inflight": 60}),
         ("faults", {"name": "lose-done", "armed": True, "count": 0, "value": 0.0}),
     ]
@@ -144,6 +146,8 @@ def test_admin_verbs_reach_the_group() -> None:
         ("abort", {}, "id"),
         ("abort", {"id": "a", "room": 1}, "id"),
         ("drain", {"timeout": -1}, "timeout"),
+        ("relink", {}, "peer"),
+        ("relink", {"peer": ""}, "peer"),
         ("faults", {"name": "x"}, "armed"),
         ("drain", {"timeuot": 3}, "timeuot"),
         ("abort", {"id": "a", "rom": 1}, "rom"),

@@ -37,7 +37,9 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
         "stream_options.include_usage",
         "invalid_request",
     ),
-    ({"prompt": "a", "n": 2}, "n", "not_supported"),
+    ({"prompt": "a", "n": 0}, "n", "invalid_request"),
+    ({"prompt": "a", "n": 65}, "n", "invalid_request"),
+    ({"prompt": "a", "n": 2, "best_of": 3}, "best_of", "not_supported"),
     ({"prompt": "a", "logprobs": 21}, "logprobs", "invalid_request"),
     ({"prompt": "a", "logprobs": True}, "logprobs", "invalid_request"),
     ({"prompt": "a", "top_logprobs": 1}, "top_logprobs", "not_supported"),
@@ -125,7 +127,6 @@ def test_a_wrong_generate_is_refused_by_name(body: dict[str, Any], param: str) -
 
 def test_an_option_that_would_change_the_answer_is_refused_on_every_route() -> None:
     options: dict[str, Any] = {
-        "n": 2,
         "best_of": 2,
         "echo": True,
         "suffix": "x",

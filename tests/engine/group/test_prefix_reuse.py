@@ -85,6 +85,18 @@ def test_requests_that_run_at_once_share_and_are_counted_once(runner: ModelRunne
     assert document.pages(life)["held"] == 0
 
 
+def test_prompts_that_come_together_are_computed_once(runner: ModelRunner) -> None:
+    solo = Solo(runner, budget=16)
+    for name in "abc":
+        solo.submit(name, text(41), max_tokens=2)
+    solo.submit("other", text(9, 5), max_tokens=2)
+    solo.turn()
+    assert [seq.id for seq in solo.leader._scheduler.active] == ["a", "other"], "only the equal ones wait"
+    solo.finish()
+    assert solo.computed == 41 + 1 + 2 * (41 - 9 * PAGE + 1) + 9 + 1
+    assert solo.tokens("a") == solo.tokens("b") == solo.tokens("c")
+
+
 def test_a_preempted_request_finds_its_prompt_again(runner: ModelRunner) -> None:
     """Two that do not fit together end with the answers they have alone."""
     solo = Solo(runner, pages=17, budget=64)

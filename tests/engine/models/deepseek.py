@@ -1,16 +1,20 @@
 """Tiny DeepSeek checkpoints, made with transformers, and transformers' answer under this engine's two rules.
 
+`python -m tests.engine.models.deepseek deepseek_v4 FOLDER` writes one that can be served: it has a tokenizer.
+
 The rules: of equal index scores the lowest index wins, where torch.topk takes any, and index-K and its
 queries are bfloat16. Scores of a relu are often exactly equal, so without the first nothing agrees.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.overrides import TorchFunctionMode
 from transformers import (
     DeepseekV4Config,
@@ -83,17 +87,22 @@ V4: dict[str, Any] = COMMON | {
         "beta_slow": 1.0,
     },
 }
-DEEPSEEKS: dict[str, Callable[[], PreTrainedModel]] = {
-    "deepseek_v32": lambda: DeepseekV32ForCausalLM(DeepseekV32Config(**V32)),
-    "deepseek_v32_yarn": lambda: DeepseekV32ForCausalLM(DeepseekV32Config(**V32, rope_parameters=YARN)),
-    "deepseek_v4": lambda: DeepseekV4ForCausalLM(DeepseekV4Config(**V4)),
+DEEPSEEKS: dict[str, Callable[..., PreTrainedModel]] = {
+    "deepseek_v32": lambda **o: DeepseekV32ForCausalLM(DeepseekV32Config(**V32 | o)),
+    "deepseek_v32_yarn": lambda **o: DeepseekV32ForCausalLM(
+        DeepseekV32Config(**V32 | o, rope_parameters=YARN)
+    ),
+    "deepseek_v4": lambda **o: DeepseekV4ForCausalLM(DeepseekV4Config(**V4 | o)),
 }
 
 
-def build_deepseek(name: str, folder: Path, seed: int = 3) -> PreTrainedModel:
-    """A seeded random model, saved to `folder`; what starts as zero (sinks, tables, biases) is random too."""
+def build_deepseek(name: str, folder: Path, seed: int = 3, **other: Any) -> PreTrainedModel:
+    """A seeded random model, saved to `folder`; what starts as zero (sinks, tables, biases) is random too.
+
+    `other` are values of its config that differ.
+    """
     torch.manual_seed(seed)
-    model = DEEPSEEKS[name]().eval()
+    model = DEEPSEEKS[name](**other).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             wide = parameter.dim() > 1 and "position_bias" not in key
@@ -136,3 +145,23 @@ def reference(model: PreTrainedModel, tokens: list[int]) -> torch.Tensor:
     """float32 [tokens, vocab]: transformers' logits of one pass over them."""
     with torch.no_grad(), _Rules():
         return model(torch.tensor([tokens]), use_cache=False).logits[0].float()
+
+
+def build_served(name: str, folder: Path) -> None:
+    """A checkpoint whose tokens are bytes, after 8 special ones."""
+    build_deepseek(name, folder, vocab_size=264, max_position_embeddings=2048)
+    special = [f"<{i}>" for i in range(8)]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate([*special, *alphabet])}, []))
+    tokenizer.add_special_tokens(special)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=sorted(DEEPSEEKS))
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    build_served(args.name, args.folder)

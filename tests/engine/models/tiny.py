@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from engine.core.types import Batch, Slice
-from engine.runner import ModelRunner
+from engine.runner import ModelRunner, Tuning
 
 T = TypeVar("T")
 WAIT = 60.0  # seconds until a rank that lost its partners gives up
@@ -114,7 +114,13 @@ class Ranks:
     """The ranks of one engine, each a thread with its own ModelRunner."""
 
     def __init__(
-        self, folder: Path, tp: int = 1, dtype: str = "float32", pages: int = 64, page_size: int = 4
+        self,
+        folder: Path,
+        tp: int = 1,
+        dtype: str = "float32",
+        pages: int = 64,
+        page_size: int = 4,
+        tuning: Tuning | None = None,
     ) -> None:
         self._meeting = Meeting(tp)
         self.runners = self._all(
@@ -126,6 +132,7 @@ class Ranks:
                 tp=tp,
                 comm=ThreadComm(rank, self._meeting),
                 page_size=page_size,
+                tuning=tuning,
                 pages=pages,
             )
         )

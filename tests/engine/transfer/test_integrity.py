@@ -191,10 +191,16 @@ def test_sides_of_different_page_sizes_are_compared_by_the_larger_page() -> None
     small = Tally([(0, 1)], layers=1, page_size=2)
     small.add(0, 0, pack([[1], [2], [5]]))
     right = PageSums(page_size=4, data=pack([[3], [5]]))
-    assert not small.misfit(right, 5) and small.differs(right) == ""
+    assert not small.misfit(right, 5, 3) and small.differs(right) == ""
     wrong = PageSums(page_size=4, data=pack([[3], [6]]))
     assert small.differs(wrong) == "page 1 (tokens 4..7), layers 0"
-    assert small.misfit(right, 9) and small.misfit(PageSums(page_size=3, data=right.data), 5)
+    assert small.misfit(right, 9, 5) and small.misfit(PageSums(page_size=3, data=right.data), 5, 3)
+
+
+def test_pages_besides_those_of_the_tokens_have_sums_too() -> None:
+    own = Tally([(0, 1)], layers=1, page_size=2)
+    assert not own.misfit(PageSums(page_size=2, data=pack([[1], [2], [5]])), 3, 3), "one of them is state"
+    assert own.misfit(PageSums(page_size=2, data=pack([[1], [2]])), 3, 3)
 
 
 def test_many_layers_share_few_sums_and_are_named_by_range() -> None:

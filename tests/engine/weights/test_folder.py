@@ -55,8 +55,11 @@ def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], obj
         ({"num_key_value_heads": 4}, "6 attention heads are not a multiple of 4"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
         ({"sliding_window": 16}, "sliding-window"),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantised"),
-        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope scaling dynamic is not supported"),
+        ({"quantization_config": {"quant_method": "awq"}}, "quant_method 'awq' is not supported"),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+            "rope scaling dynamic is not supported",
+        ),
         ({"rope_parameters": {"rope_type": "llama3", "factor": 2.0}}, "low_freq_factor"),
         ({"head_dim": 7}, "head_dim 7 is odd"),
         ({"eos_token_id": "end"}, "eos_token_id is 'end'"),

@@ -155,7 +155,7 @@ def test_it_is_deployed_once_proved_and_looked_at_without_an_admin_verb(rack: Ra
     assert code == Exit.OK and "kind sglang-router, ready" in said, said
     assert "4096/4096" in said and f"decode http://127.0.0.1:{rack.ports[1]}: healthy, 0 active" in said, said
     code, said = rack.call("diagnose")
-    assert code == Exit.OK and "prefill-0, decode-0 list no requests" in said, said
+    assert code == Exit.OK and "prefill-0 and decode-0 list no requests" in said, said
     code, said = rack.call("logs", "prefill-0", "-n", "5")
     assert code == Exit.OK and f"serving prefill on {rack.ports[0]}" in said
     assert {line for line in rack.asked() if line.startswith("POST")} == {"POST /v1/completions"}

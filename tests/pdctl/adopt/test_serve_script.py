@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pdctl.exits import Exit
+from pdctl.fleet.profile import profile_names
 
 NCCL = """# fabric of this rack
 export NCCL_SOCKET_IFNAME=bond0
@@ -106,6 +107,7 @@ def test_several_sources_are_one_fleet_and_each_side_keeps_its_values(rack) -> N
     assert rack.env("router") == {"RUST_LOG": "info"}
     assert (fleet.router.kind, fleet.router.port) == ("sglang-router", 8100)
     profile = (rack.out / "profiles" / "adopted-rack.toml").read_text()
+    assert profile_names(rack.out / "profiles") == ["adopted-rack", "dsv4-sm120"]
     assert 'side = "decode"' in profile.partition("[values.DECODES]")[2].partition("[")[0]
     assert 'side = "router"' in profile.partition("[values.RUST_LOG]")[2]
     assert "SGLANG_DEFAULT_THINKING" not in profile, "one profile cannot hold two values for it"

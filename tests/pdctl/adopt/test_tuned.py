@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.profile import load_profile
@@ -16,6 +17,7 @@ from pdctl.flows.context import Context
 from pdctl.flows.recovery.record import path
 from pdctl.flows.recovery.restore import restore
 from pdctl.flows.tune.foreign import run as foreign
+from pdctl.flows.tune.foreign.watchdogs import watchdogs
 from tests.pdctl.adopt.test_deploy_adopted import Rack, rack  # noqa: F401 - the fixture
 
 # Fleets of their own, for minutes: `make test-slow`.
@@ -93,6 +95,13 @@ def test_what_its_numbers_do_not_show_is_not_proved_and_a_wait_without_end_is_wr
     assert checks[BOOTSTRAP]["error at the client"] is False
 
 
+def test_a_deadline_that_is_no_number_is_told_with_its_place(tuned: Rack) -> None:
+    words = ("profile", "set", profile(tuned), f"{BOOTSTRAP}=soon", "--reason", "a slip")
+    assert tuned.call(*words)[0] == Exit.OK
+    with pytest.raises(ConfigError, match=r"\.toml:\d+: SGLANG_\w+=soon is no number of seconds"):
+        watchdogs(load_fleet(tuned.out), load_fleet(tuned.out).engine("prefill-0"))
+
+
 def environ(rack: Rack, port: int, name: str) -> str | None:  # noqa: F811
     return rack.started(port)[1].get(name)
 
@@ -102,9 +111,13 @@ def test_a_value_is_applied_by_a_deploy_and_seen_to_fire_behind_it(tuned: Rack) 
     words = ("--apply", "--seconds", "2", "--floor", "4", "--target", "0.06", "--limit", "30")
     code, document, checks = ran(tuned, *words)
     assert code == Exit.OK and document["applied"], document
-    assert document["proposal"]["value"] == 5.0 and "upper bound" in str(document["proposal"]["cautions"])
+    value = document["proposal"]["value"]
+    assert value >= 5.0 and value % 5.0 == 0.0, "the floor of 4 s or the longest wait, rounded up"
+    assert "upper bound" in str(document["proposal"]["cautions"])
     assert checks[BOOTSTRAP]["fired in time"] is True
-    assert environ(tuned, tuned.ports[0], BOOTSTRAP) == "5" and environ(tuned, tuned.ports[1], WAITING) == "5"
+    assert (
+        environ(tuned, tuned.ports[0], BOOTSTRAP) == environ(tuned, tuned.ports[1], WAITING) == f"{value:g}"
+    )
     code, said = tuned.call("deploy", "--plan")
     assert code == Exit.OK and "0 changes" in said, said
     assert not path(load_fleet(tuned.out)).exists()

@@ -15,6 +15,7 @@ from pdctl.exits import Exit
 from pdctl.facts.machine import Python
 from pdctl.facts.missing import Missing
 from pdctl.facts.reach import Path, Reached
+from pdctl.flows.check import transfer
 from pdctl.flows.check.edges import addresses, advertised, agreement, loopback, packets
 from pdctl.flows.check.reach import Ear, Way, Ways
 from pdctl.flows.check.report import CheckReport, Level, fail, ok, skip, warn
@@ -107,6 +108,18 @@ def test_a_host_on_which_nothing_is_installed_has_no_versions_yet(pair: Pair) ->
     pair.change("h2", host=pair.made.replace(host, spec=spec))
     line = pair.agree("versions")
     assert line.level is Level.SKIP and "nothing is installed on h2" in line.found
+
+
+def test_a_python_without_the_engines_libraries_is_one_fault_and_not_three(pair: Pair) -> None:
+    """The path between the hosts is not known then, and nobody is sent to compare UCX variables."""
+    python = next(iter(pair.states["h2"].pythons.values()))
+    assert isinstance(python, Python)
+    pair.change("h2", pythons={python.path: Python(python.path, python.version, dict.fromkeys(python.dists))})
+    line = pair.agree("versions")
+    assert line.level is Level.SKIP and line.found == f"not known: {python.path} on h2 has none of them"
+    ctx: Any = SimpleNamespace(fleet=pair.fleet)
+    (path,) = transfer.lines(ctx, pair.states, pair.ways, 1.0)
+    assert path.level is Level.SKIP and "on h2 lacks torch, nixl" in path.found and not path.fix
 
 
 def test_an_address_that_is_reached_and_ways_in_which_it_is_not(pair: Pair) -> None:

@@ -340,6 +340,19 @@ def lives(folder: Path) -> dict[str, int | None]:
         return {name: status.pid for name, status in ctx.units("local").status().items()}
 
 
+def test_an_engine_that_ends_in_every_life_ends_the_wait_for_it_in_its_own_words(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its supervisor would go on for minutes, and a deadline would only say that it answers nothing."""
+    assert main(["deploy"]) == Exit.OK
+    root = Path(load_fleet(fleet).host_paths("local").root)
+    (root / "env" / "prefill-0.behave").write_text("exit=70")
+    capsys.readouterr()
+    assert main(["restart", "--co", "--yes"]) == Exit.FINDINGS
+    said = capsys.readouterr().out
+    assert "prefill-0 did not start: prefill-0 cannot start: the test wants it so (backoff: " in said
+
+
 def test_every_stage_of_a_co_restart_is_a_step(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A prefill does not come back, so it fails; how far it came is written down."""
     assert main(["deploy"]) == Exit.OK

@@ -110,8 +110,8 @@ def test_a_value_that_hurts_is_said_when_it_is_set(fleet: Path, capsys: pytest.C
     assert code == Exit.USAGE and "Did you mean UCX_NET_DEVICES? Else pass --side" in text
     assert main(["history", "--json"]) == Exit.OK
     runs = json.loads(capsys.readouterr().out)["runs"]
-    assert [r["command"] for r in runs][0] == "profile set mine UCX_NET_DEVICE"
-    assert main(["history", runs[1]["id"]]) == Exit.OK
+    assert runs[0]["command"] == "profile set mine SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
+    assert main(["history", runs[0]["id"]]) == Exit.OK
     (step,) = (row for row in capsys.readouterr().out.splitlines() if " -> " in row)
     assert "SGLANG_DISAGGREGATION_WAITING_TIMEOUT: soon -> 50" in step
 
@@ -126,3 +126,24 @@ def test_a_new_fleet_has_the_profiles_that_its_engine_reads(
     argv = ["--fleet", str(fleet / "other"), "init", "--local", "--profile", "dsv4-sm120"]
     assert main([*argv, "--model", str(fleet / "model")]) == Exit.USAGE
     assert "No profile dsv4-sm120 of the bundled engine is shipped." in capsys.readouterr().err
+
+
+def test_a_profile_that_cannot_be_read_hides_no_other(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (fleet / "profiles" / "loop.toml").write_text('schema = 1\nname = "loop"\nextends = "loop"\n')
+    capsys.readouterr()
+    assert main(["profile", "list"]) == Exit.USAGE
+    said = capsys.readouterr().out
+    assert "production" in said and "loop is left out: Profile loop extends itself" in said
+
+
+def test_the_drills_are_listed_where_no_engine_answers(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["drill", "list"]) == Exit.OK
+    said = capsys.readouterr().out
+    assert "one-sided-restart" in said and "decode-0 cannot be asked: " in said
+    assert main(["profile", "bisect", "default", "nosuch", "--plan"]) == Exit.USAGE
+    assert "There is no profile nosuch" in capsys.readouterr().err

@@ -44,6 +44,7 @@ from pdctl.flows.load.run import Shape, Shot, drive
 from pdctl.flows.recovery import record as recovery
 from pdctl.flows.recovery.restore import restore
 from pdctl.flows.recovery.timeouts import add_live
+from pdctl.flows.relink import relink_now
 from pdctl.flows.tune import run as tune_timeout
 from pdctl.flows.tune.report import Options
 from pdctl.remote.journal import Journal
@@ -143,6 +144,18 @@ def test_live_documents_keep_their_contracts(live: Live) -> None:
     report = diagnose(live.ctx)
     assert contracts.faults("diagnose", document(report)) == []
     assert report.verdict.status == "healthy", report.verdict.summary
+
+
+def test_an_edge_is_linked_anew_and_no_engine_begins_a_new_life(live: Live) -> None:
+    ((prefill, decode),) = live.ctx.fleet.edges()
+    lives = [admin.state(live.ctx, e.url)["incarnation"] for e in (prefill, decode)]
+    answer = admin.post(live.ctx, decode.url, "relink", {"peer": prefill.name})
+    assert contracts.faults("engine_relink", answer) == [] and answer["linked"] is True
+    with pytest.raises(PdctlError, match="knows no nobody") as caught:
+        admin.post(live.ctx, prefill.url, "relink", {"peer": "nobody"})
+    assert caught.value.code == "unknown_peer"
+    assert relink_now(live.ctx, prefill, decode) > 0
+    assert lives == [admin.state(live.ctx, e.url)["incarnation"] for e in (prefill, decode)]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_runtime_that_lacks_something_names_it(tmp_path) -> None:
     always, _ = needed_dists()
     assert {"torch", "nixl", "starlette"} <= set(always)
     facts = Facts("/p", "3.11.0", "x86_64", "2.36", {**dict.fromkeys(always, "1"), "nixl": None})
-    with pytest.raises(ConfigError, match="/p on local lacks nixl"):
+    with pytest.raises(ConfigError, match=r"hosts\.local\.python: /p lacks nixl"):
         existing(facts, host_at(tmp_path, python="/p"))
 
 

@@ -93,7 +93,7 @@ def test_a_wheel_that_is_not_in_the_folder_is_named(host: Made) -> None:
     with pytest.raises(ConfigError, match=r"has no wheel of tinyc 1\.0\."):
         host.runtime(Lock("tinya==1.0\ntinyc==1.0\n"))
     with pytest.raises(ConfigError, match="there is no folder /nowhere"):
-        given_wheels(Path("/nowhere"), LOCK, "h1")
+        given_wheels(Path("/nowhere"), LOCK, "hosts.h1.wheels")
 
 
 def test_what_pip_said_is_told_when_the_lock_does_not_fit(host: Made) -> None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from pdctl.adapters.launch.read import from_command
 from pdctl.adapters.timers import timers
+from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue.find import find
 from pdctl.fleet.catalogue.timeouts import deadlines
 from pdctl.fleet.model import Engine, Fleet
-from pdctl.fleet.profile import engine_env
+from pdctl.fleet.profile import Value, engine_env
 
 # Deadlines that a request which only its prefill gets can meet, by kind: what it then waits for.
 INERT = {
@@ -36,7 +37,10 @@ class Watchdog:
 
 
 def watchdogs(fleet: Fleet, engine: Engine) -> list[Watchdog]:
-    """Those in force on `engine`, the catalogue's order; a fork's is there when the profile names it."""
+    """Those in force on `engine`, the catalogue's order; a fork's is there when the profile names it.
+
+    ConfigError for one that is set to no number.
+    """
     found = []
     for deadline in ("inflight", "handshake", "transfer"):
         for name in deadlines()[deadline].names.get(engine.kind, ()):
@@ -56,13 +60,21 @@ def _in_force(fleet: Fleet, engine: Engine, deadline: str, name: str) -> Watchdo
     values = engine_env(fleet, engine)
     if name in values:
         where = PROFILE if values[name].profile else "the fleet file"
-        return Watchdog(deadline, name, float(values[name].value), where)
+        return Watchdog(deadline, name, _seconds(values[name]), where)
     if name.startswith("-"):
         return _argument(engine, deadline, name, {n: v.value for n, v in values.items()})
     row = find(name)
     if row is None or row.fork or not row.read_by(engine.role) or not isinstance(row.default, float):
         return None
     return Watchdog(deadline, name, row.default, DEFAULT)
+
+
+def _seconds(value: Value) -> float:
+    try:
+        return float(value.value)
+    except ValueError:
+        what = f"{value.place}: {value.env}={value.value} is no number of seconds."
+        raise ConfigError("bad_value", what, "`pdctl profile check` lists all that is wrong.") from None
 
 
 def _argument(engine: Engine, deadline: str, name: str, environ: dict[str, str]) -> Watchdog | None:

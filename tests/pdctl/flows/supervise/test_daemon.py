@@ -19,14 +19,14 @@ import pytest
 from pdctl.bundle.documents import Documents
 from pdctl.errors import ConfigError, LockedError
 from pdctl.fleet.load import load_fleet
-from pdctl.fleet.model import Cell, Fleet
+from pdctl.fleet.model import Fleet
 from pdctl.flows.changing import fleet_lock
 from pdctl.flows.context import Context
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.supervise import daemon as daemon_module
 from pdctl.flows.supervise import evidence
 from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
-from pdctl.flows.supervise.daemon import Daemon, half_way, narrowed, roster
+from pdctl.flows.supervise.daemon import Daemon, half_way
 from pdctl.flows.supervise.pause import pause, resume
 from pdctl.flows.supervise.service import Service
 from pdctl.flows.supervise.switch import Standby, lease_of, pause_of
@@ -340,18 +340,6 @@ def test_evidence_is_bounded_and_the_newest_stays(fleet: Fleet) -> None:
     big = Documents("t", {"a": os.urandom(3 << 20).hex()})
     path = evidence.keep(fleet, big, 9, most=3, megabytes=1)
     assert list(folder.glob("*")) == [path]
-
-
-def test_the_rules_look_at_the_cells_that_are_asked_for(fleet: Fleet) -> None:
-    hosts = fleet.hosts | {name: replace(fleet.hosts["local"], name=name) for name in ("h1", "h2")}
-    engines = {
-        c: replace(e, cell=c, host=h) for c, h, e in zip("ab", ("h1", "h2"), fleet.engines(), strict=True)
-    }
-    both = replace(fleet, hosts=hosts, cells={c: Cell(c, (e,)) for c, e in engines.items()})
-    alone = narrowed(both, {"b"})
-    assert list(alone.cells) == ["b"] and set(alone.hosts) == {"h2", "local"}, "the router's host stays"
-    assert narrowed(both, {"a", "b"}) is both and narrowed(both, {"b", ""}) is both
-    assert roster(both).cells == {"a": ("prefill-0",), "b": ("decode-0",)}
 
 
 def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_policy_on_error(
