@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from engine.api.logprobs import LogprobView
@@ -16,7 +17,8 @@ from engine.api.run import Piece
 class Head:
     """What is the same in all documents of one answer. `created` is Unix seconds.
 
-    `text` and `tokens` are what the client had of the output before this engine went on with it.
+    `text` and `tokens` are what the client had of the output before this engine went on with it; `calls` the
+    functions whose calls are told apart from the text.
     """
 
     id: str
@@ -27,6 +29,7 @@ class Head:
     text: str = ""
     tokens: Sequence[int] = ()
     logprobs: LogprobView | None = None
+    calls: frozenset[str] = frozenset()
 
 
 class Format(Protocol):
@@ -52,6 +55,7 @@ def _usage(prompt: int, completion: int) -> dict[str, int]:
 class _OpenAI:
     object = ""
     chunk_object = ""
+    _nothing: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, head: Head) -> None:
         self._head = {"id": head.id, "created": head.created, "model": head.model}
@@ -60,32 +64,34 @@ class _OpenAI:
         self._completion_tokens = Counter({0: len(head.tokens)})  # by sample
         self._views: dict[int, LogprobView | None] = defaultdict(lambda: copy(head.logprobs))
 
-    def _choice(self, text: str) -> dict[str, Any]:
+    def _choice(self, piece: Piece, index: int) -> dict[str, Any]:
         raise TypeError("a format defines its choices")
 
-    def _delta(self, text: str, first: bool) -> dict[str, Any]:
+    def _delta(self, piece: Piece, index: int, first: bool) -> dict[str, Any] | None:
+        """None when there is nothing to say yet."""
         raise TypeError("a format defines its choices")
 
     def _shown(self, view: LogprobView, piece: Piece) -> dict[str, Any]:
         raise TypeError("a format defines how it shows log probabilities")
 
-    def _ended(self, choice: dict[str, Any], piece: Piece, index: int) -> dict[str, Any]:
+    def _ended(self, choice: Mapping[str, Any], piece: Piece, index: int) -> dict[str, Any]:
         """A choice with what follows its text. A prefill's receipt has no log probabilities."""
         view = self._views[index]
         shown = None if view is None or not piece.logprobs else self._shown(view, piece)
-        return {"index": index, **choice, "logprobs": shown, "finish_reason": piece.finish}
+        return {"index": index, "logprobs": shown, "finish_reason": piece.finish, **choice}
 
     def whole(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        choices = [self._ended(self._choice(piece.text), piece, at) for at, piece in enumerate(pieces)]
+        choices = [self._ended(self._choice(piece, at), piece, at) for at, piece in enumerate(pieces)]
         usage = _usage(self._prompt_tokens, sum(len(piece.tokens) for piece in pieces))
         return {**self._head, "object": self.object, "choices": choices, "usage": usage}
 
     def chunk(self, piece: Piece, index: int = 0) -> dict[str, Any] | None:
         first = self._completion_tokens[index] == 0
         self._completion_tokens[index] += len(piece.tokens)
-        if not piece.text and piece.finish is None and not first and not piece.logprobs:
+        said = self._delta(piece, index, first)
+        if said is None and piece.finish is None and not first and not piece.logprobs:
             return None
-        choice = self._ended(self._delta(piece.text, first), piece, index)
+        choice = self._ended(said or self._nothing, piece, index)
         document = {**self._head, "object": self.chunk_object, "choices": [choice]}
         return {**document, "usage": None} if self._include_usage else document
 
@@ -100,11 +106,13 @@ class CompletionFormat(_OpenAI):
     object = "text_completion"
     chunk_object = "text_completion"
 
-    def _choice(self, text: str) -> dict[str, Any]:
-        return {"text": text}
+    _nothing = MappingProxyType({"text": ""})
 
-    def _delta(self, text: str, first: bool) -> dict[str, Any]:
-        return {"text": text}
+    def _choice(self, piece: Piece, index: int) -> dict[str, Any]:
+        return {"text": piece.text}
+
+    def _delta(self, piece: Piece, index: int, first: bool) -> dict[str, Any] | None:
+        return {"text": piece.text} if piece.text else None
 
     def _shown(self, view: LogprobView, piece: Piece) -> dict[str, Any]:
         return view.completion(piece.tokens, piece.logprobs)
@@ -114,14 +122,15 @@ class ChatFormat(_OpenAI):
     object = "chat.completion"
     chunk_object = "chat.completion.chunk"
 
-    def _choice(self, text: str) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": text}}
+    _nothing = MappingProxyType({"delta": {}})
 
-    def _delta(self, text: str, first: bool) -> dict[str, Any]:
-        delta: dict[str, Any] = {"role": "assistant"} if first else {}
-        if text or first:
-            delta["content"] = text
-        return {"delta": delta}
+    def _choice(self, piece: Piece, index: int) -> dict[str, Any]:
+        return {"message": {"role": "assistant", "content": piece.text}}
+
+    def _delta(self, piece: Piece, index: int, first: bool) -> dict[str, Any] | None:
+        if first:
+            return {"delta": {"role": "assistant", "content": piece.text}}
+        return {"delta": {"content": piece.text}} if piece.text else None
 
     def _shown(self, view: LogprobView, piece: Piece) -> dict[str, Any]:
         return view.chat(piece.tokens, piece.logprobs)

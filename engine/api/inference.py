@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from engine.api.answer import send_stream, send_whole
+from engine.api.called import CalledFormat
 from engine.api.client import GroupClient
 from engine.api.formats import ChatFormat, CompletionFormat, Format, GenerateFormat, Head
-from engine.api.logprobs import TAKEN, LogprobView
+from engine.api.logprobs import LogprobView
 from engine.api.prepare import Call, Preparer
 from engine.api.run import Run
 from engine.api.samples import samples_of
-from engine.api.schema import ChatBody, CompletionBody, GenerateBody, refuse_unsupported
+from engine.api.schema import TAKEN, ChatBody, CompletionBody, GenerateBody, refuse_unsupported
 from engine.core.errors import EngineError, RequestError
 from engine.http.body import convert, read_object
 from engine.http.errors import error_response
@@ -45,11 +46,16 @@ class Inference:
             return await self.prepare.chat(id, convert(document, ChatBody))
         params = document.get("sampling_params")
         if isinstance(params, dict):
-            refuse_unsupported(params, "sampling_params.")
+            refuse_unsupported(params, "sampling_params.", TAKEN["sampling_params"])
         return await self.prepare.generate(id, convert(document, GenerateBody))
 
 
 log = logging.getLogger(__name__)
+
+
+def _format(kind: str, head: Head) -> Format:
+    return CalledFormat(head) if head.calls else _FORMATS[kind](head)
+
 
 _FORMATS: dict[str, Callable[[Head], Format]] = {
     "completion": CompletionFormat,
@@ -86,7 +92,9 @@ class Endpoint:
         id, created = (id, int(time.time())) if asked is None else (asked.id, asked.created)
         wanted = call.request.sampling.logprobs is not None
         view = LogprobView(self._inference.text.show, call.earlier) if wanted else None
-        return Head(id, model, created, len(call.prompt), call.include_usage, text, call.earlier, view)
+        return Head(
+            id, model, created, len(call.prompt), call.include_usage, text, call.earlier, view, call.calls
+        )
 
     async def _answer(
         self, id: str, document: dict[str, Any], scope: Scope, receive: Receive, send: Send
@@ -100,8 +108,8 @@ class Endpoint:
         # A prefill's answer is its receipt for the handover: always one document, at its end.
         if call.stream and info.role != "prefill":
             text = await asyncio.to_thread(runs[0].replay) if call.earlier else ""
-            form = _FORMATS[self._kind](self._head(id, call, text))
+            form = _format(self._kind, self._head(id, call, text))
             await send_stream(runs, form, {HEADER: id}, send, marked=call.resumable is not None)
         else:
-            form = _FORMATS[self._kind](self._head(id, call, ""))
+            form = _format(self._kind, self._head(id, call, ""))
             await send_whole(runs, form, {HEADER: id}, scope, receive, send)

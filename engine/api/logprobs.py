@@ -9,12 +9,6 @@ from engine.api.schema import ChatBody, CompletionBody, GenerateBody
 from engine.core.types import Logprob
 from engine.http.errors import ParamError
 
-# The options that each route takes; elsewhere they are refused.
-TAKEN: dict[str, tuple[str, ...]] = {
-    "completion": ("n", "logprobs"),
-    "chat": ("n", "logprobs", "top_logprobs"),
-}
-
 
 def asked_for(body: CompletionBody | ChatBody | GenerateBody) -> int | None:
     """How many of the likeliest tokens are wanted beside each token's own; None for no log probabilities."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.api.bootstrap import leg_of
 from engine.api.client import GroupClient
+from engine.api.guided import grammar_of
 from engine.api.logprobs import asked_for
+from engine.api.messages import message_of
 from engine.api.resume import continued
 from engine.api.schema import ChatBody, CompletionBody, GenerateBody, OpenAIBody, Resumable, SamplingParams
+from engine.api.tools import Tools, tools_of
 from engine.core.errors import RequestError
 from engine.core.types import Request, Sampling
 from engine.http.errors import ParamError
@@ -20,9 +23,6 @@ from engine.text.model import TextModel
 
 # Text longer than this is tokenised in a thread, so that other streams keep moving.
 _THREAD_FROM = 4096
-# Roles of the OpenAI API, and what chat templates call them: "developer" is its newer word for "system".
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_OF_TOOLS = ("tool", "function")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Call:
     include_usage: bool
     resumable: Resumable | None = None
     n: int = 1
+    calls: frozenset[str] = frozenset()  # functions whose calls are told apart from the text
 
     @property
     def earlier(self) -> list[int]:
@@ -85,28 +86,6 @@ async def _tokens(name: str, prompt: str | list[int], text: TextModel, window: i
     return tokens
 
 
-def _message(message: dict[str, Any], at: str) -> dict[str, Any]:
-    """The message as chat templates know it, its content one string; ParamError for what is not that."""
-    role = message.get("role")
-    of_tools = (
-        ["role"] if role in _OF_TOOLS else [n for n in ("tool_calls", "function_call") if message.get(n)]
-    )
-    if of_tools:
-        raise ParamError(f"{at}.{of_tools[0]}", "Tools are not supported.", "not_supported")
-    if not isinstance(role, str) or role not in ROLES:
-        what = f"{role!r} is not a role." if isinstance(role, str) else "A message needs a role."
-        raise ParamError(f"{at}.role", what, hint=f"Roles are {', '.join(ROLES)}.")
-    content = message.get("content")
-    if isinstance(content, list) and content:
-        parts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else None for p in content]
-        if not all(isinstance(p, str) for p in parts):
-            raise ParamError(f"{at}.content", "Only text content is supported.", "not_supported")
-        content = "".join(str(p) for p in parts)
-    if not isinstance(content, str):
-        raise ParamError(f"{at}.content", "The content of a message must be text.")
-    return {**message, "role": ROLES[role], "content": content}
-
-
 def _sampling(
     body: OpenAIBody | SamplingParams, wanted: int, room_left: int, logprobs: int | None
 ) -> Sampling:
@@ -151,20 +130,22 @@ class Preparer:
         self._client = client
         self._text = text
 
-    def _request(
+    async def _request(
         self,
         id: str,
         body: CompletionBody | ChatBody | GenerateBody,
         tokens: list[int],
-        params: OpenAIBody | SamplingParams,
+        params: CompletionBody | ChatBody | SamplingParams,
         wanted: int,
+        tools: Tools | None = None,
     ) -> Request:
         info = self._client.info
         bootstrap = self._client.state().get("bootstrap") if info.role == "decode" else None
         room, peer = leg_of(body, info.role, bootstrap)
         left = _room_left(tokens, info.max_model_len)
         sampling = _sampling(params, wanted, left, asked_for(body))
-        request = Request(id=id, prompt=tokens, sampling=sampling, room=room, peer=peer)
+        grammar = await grammar_of(params, tools.call_schema if tools else None)
+        request = Request(id=id, prompt=tokens, sampling=sampling, grammar=grammar, room=room, peer=peer)
         return continued(request, body.resumable, bool(body.stream), self._text.vocab_size)
 
     async def _tokens(self, name: str, value: str | Sequence[Any] | None) -> list[int]:
@@ -188,16 +169,28 @@ class Preparer:
         self._served(body.model)
         tokens = await self._tokens("prompt", body.prompt)
         wanted = 16 if body.max_tokens is None else body.max_tokens
-        return self._openai(self._request(id, body, tokens, body, wanted), body)
+        return self._openai(await self._request(id, body, tokens, body, wanted), body)
 
     async def chat(self, id: str, body: ChatBody) -> Call:
         self._served(body.model)
-        messages = [_message(m, f"messages[{i}]") for i, m in enumerate(body.messages)]
+        known = self._text.takes_tools
+        messages = [message_of(m, f"messages[{i}]", known) for i, m in enumerate(body.messages)]
+        tools = self._tools(body)
         size = sum(len(m["content"]) for m in messages)
         _fits(self._text.least_tokens(size), self._client.info.max_model_len)
-        tokens = await _off_loop(size, lambda: self._text.chat(messages))
+        tokens = await _off_loop(size, lambda: self._text.chat(messages, tools.offered))
         wanted = body.max_completion_tokens or body.max_tokens or self._client.info.max_model_len
-        return self._openai(self._request(id, body, tokens, body, wanted), body)
+        call = self._openai(await self._request(id, body, tokens, body, wanted, tools), body)
+        return replace(call, calls=tools.names) if self._text.writes_calls else call
+
+    def _tools(self, body: ChatBody) -> Tools:
+        tools = tools_of(body.tools, body.tool_choice)
+        if tools.offered and not self._text.takes_tools:
+            raise ParamError("tools", "The chat template of this model knows no tools.", "not_supported")
+        if tools.forced and not self._text.writes_calls:
+            text = "How this model writes a call is not known here, so none can be forced."
+            raise ParamError("tool_choice", text, "not_supported", 'Send "auto".')
+        return tools
 
     async def generate(self, id: str, body: GenerateBody) -> Call:
         if (body.text is None) == (body.input_ids is None):
@@ -207,5 +200,5 @@ class Preparer:
         params = body.sampling_params or SamplingParams()
         params.seed = params.sampling_seed if params.seed is None else params.seed
         wanted = 128 if params.max_new_tokens is None else params.max_new_tokens
-        request = self._request(id, body, tokens, params, wanted)
+        request = await self._request(id, body, tokens, params, wanted)
         return Call(request, _stops(params.stop), bool(body.stream), True, body.resumable)

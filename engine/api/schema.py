@@ -63,6 +63,12 @@ class OpenAIBody(Bootstrap, kw_only=True):
     stop_token_ids: StopIds | None = None
     ignore_eos: bool | None = None
     n: Samples | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    regex: str | None = None
 
 
 class CompletionBody(OpenAIBody, kw_only=True):
@@ -75,6 +81,8 @@ class ChatBody(OpenAIBody, kw_only=True):
     max_completion_tokens: Count | None = None
     logprobs: bool | None = None
     top_logprobs: Top | None = None
+    tools: list[Any] | None = None
+    tool_choice: str | dict[str, Any] | None = None
 
 
 class SamplingParams(msgspec.Struct, kw_only=True):
@@ -87,6 +95,8 @@ class SamplingParams(msgspec.Struct, kw_only=True):
     sampling_seed: Int64 | None = None
     ignore_eos: bool | None = None
     stop_token_ids: StopIds | None = None
+    json_schema: str | None = None
+    regex: str | None = None
 
 
 class GenerateBody(Bootstrap, kw_only=True):
@@ -155,6 +165,23 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "audio_data": (),
     "video_data": (),
     "return_hidden_states": (False,),
+}
+
+
+# The options that each route takes; elsewhere they are refused.
+_OPENAI = (
+    "n",
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "regex",
+)
+TAKEN: dict[str, tuple[str, ...]] = {
+    "completion": (*_OPENAI, "logprobs"),
+    "chat": (*_OPENAI, "logprobs", "top_logprobs", "tools", "tool_choice"),
+    "sampling_params": ("json_schema", "regex"),
 }
 
 

@@ -1,7 +1,7 @@
 """Grammars of the leader's sequences: which tokens each may sample in a step.
 
-A guide is made from the request and the tokens so far, whoever sampled them: so an answer goes on where it was
-after a preemption, on a decode that got its first token from prefill, and on another pair.
+A guide is made from the request and the tokens so far, whoever sampled them: so an answer goes on where it
+was after a preemption, on a decode that got its first token from prefill, and on another pair.
 """
 
 from __future__ import annotations

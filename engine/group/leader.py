@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -17,6 +17,7 @@ from engine.core.settings import Settings
 from engine.core.types import Batch, FirstToken, Request, Sampled, Sampling, Shape
 from engine.faults import Faults
 from engine.group import document
+from engine.group.guiding import Guiding
 from engine.group.lifecycle import Lifecycle
 from engine.group.messages import EngineConfig, Out
 from engine.schedule.scheduler import Limits, Plan, Scheduler
@@ -48,7 +49,7 @@ class Leader:
         config: EngineConfig,
         settings: Settings,
         runner: Runner,
-        sample: Callable[[torch.Tensor, list[tuple[Sampling, int]]], list[Sampled]],
+        sample: Callable[[torch.Tensor, list[tuple[Sampling, int]], Mapping[int, bytes]], list[Sampled]],
         broadcast: Callable[[Batch], None],
         emit: Callable[[Out], None],
         faults: Faults,
@@ -62,6 +63,7 @@ class Leader:
         self._sample = sample
         self._broadcast = broadcast
         self._emit = emit
+        self._guiding = Guiding(config.model, runner.eos)
         self._inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._stop = False
         self.steps = 0
@@ -108,7 +110,14 @@ class Leader:
         leg, rid = self.config.role == "prefill", request.id
         at = time.monotonic() + self.settings["queue"]
         self.transfer.deadlines.arm(("queue", rid), "queue", at, lambda: self._queued(rid))
-        self.post(lambda: self.life.submit(request, leg))
+        try:
+            if request.grammar is not None:
+                self._guiding.prepare()
+        except RequestError as error:
+            code, message = error.code, error.message
+            self.post(lambda: self.life.refuse(request, code, message))
+        else:
+            self.post(lambda: self.life.submit(request, leg))
 
     def _queued(self, rid: str) -> bool | float:
         """The queue deadline: a request that waits for a first place in a batch ends; no other is meant."""
@@ -214,10 +223,14 @@ class Leader:
         self._broadcast(plan.batch)
         logits = self._runner.run(plan.batch)
         tokens: list[Sampled] = []
+        stuck: list[tuple[Sequence, str]] = []
         due = [s for s, piece in zip(plan.sequences, plan.batch.slices, strict=True) if piece.sample]
         if due and logits is not None:
-            tokens = self._sample(logits, [(s.request.sampling, s.length) for s in due])
+            allowed, stuck = self._guiding.allowed(due)
+            tokens = self._sample(logits, [(s.request.sampling, s.length) for s in due], allowed)
         with self.lock:
+            for seq, why in stuck:
+                self.life.fail(seq, "engine_failed", why)
             self.life.commit(plan, tokens)
         self.steps += 1
         self.last_step, self.step_started, self._stalled_since = time.monotonic(), None, None

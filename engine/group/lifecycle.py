@@ -66,12 +66,11 @@ class Lifecycle:
 
     def submit(self, request: Request, prefill_leg: bool) -> None:
         """Take a request, or end it at once with the reason."""
-        self.counters.received += 1
         refusal = self._refusal(request)
         if refusal is not None:
-            self.counters.end("failed", refusal[0])
-            self._emit(Out(id=request.id, code=refusal[0], message=refusal[1]))
+            self.refuse(request, *refusal)
             return
+        self.counters.received += 1
         now = self._clock()
         seq = Seq(request, now, since=now, key=self._key(request.id))
         self.sequences[seq.id] = seq
@@ -84,6 +83,12 @@ class Lifecycle:
         except RequestError as error:
             self._emit(Out(id=request.id, code=error.code, message=str(error)))
             self._end(seq, "failed", error.code, now)
+
+    def refuse(self, request: Request, code: str, message: str) -> None:
+        """A request that is over before it has begun."""
+        self.counters.received += 1
+        self.counters.end("failed", code)
+        self._emit(Out(id=request.id, code=code, message=message))
 
     def _key(self, id: str) -> str:
         """A name that owns nothing yet. Ids come back: a client may retry while pages are quarantined.

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from engine.layers.compressed_cache import PENDING, SPARSE, WINDOW, CompressedCache, CompressedStep
 from engine.layers.compressor import Compressor, turn_tail
-from engine.layers.linear import Linear, RowLinear
+from engine.layers.linear import HeadLinear, Linear, RowLinear
 from engine.layers.norm import RmsNorm
 from engine.layers.shard import Shard
 from engine.weights import Checkpoint, ModelConfig
@@ -165,19 +165,19 @@ class GroupedOut:
         weight = checkpoint.rows(
             f"{prefix}.wo_a.weight", (own.groups * rank, inner), first * rank, last * rank
         )
-        groups = weight.to(shard.device, shard.dtype).view(last - first, rank, inner)
-        self._groups = groups.transpose(1, 2).contiguous()
+        self._count = last - first
+        self._groups = HeadLinear(weight.view(self._count, rank, inner), shard)
         shape, part = (config.hidden_size, own.groups * rank), (first * rank, last * rank)
         self._last = RowLinear(checkpoint, f"{prefix}.wo_b", shape, part, False, shard)
 
     @property
     def rows(self) -> int:
-        return self._last.weight.rows
+        return max(self._last.weight.rows, self._groups.rows)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[rows, hidden] for x [rows, heads of this rank, head_dim]."""
-        groups = x.reshape(x.shape[0], self._groups.shape[0], -1).transpose(0, 1)
-        return self._last(torch.bmm(groups, self._groups).transpose(0, 1).reshape(x.shape[0], -1))
+        groups = self._groups(x.reshape(x.shape[0], self._count, -1))
+        return self._last(groups.reshape(x.shape[0], -1))
 
 
 def _kv_gate(prefix: str, channels: int, hidden: int) -> list[Weight]:

@@ -96,11 +96,6 @@ class CompressedCache:
         own = rows.positions[: rows.real]
         window, state = self.config.window, self.layout.state_pages
         joined = join_rows(rows, state, window, [max(0, run.start - window + 1) for run in rows.runs])
-        seen = [
-            [joined.row(i, run.start, p) for p in range(position - window + 1, position + 1)]
-            for i, run in enumerate(rows.runs)
-            for position in range(run.start, run.start + run.last - run.first)
-        ]
         pages = rows.pages(self.page_size, state)
         lengths = (own + 1) // self.config.sparse
         heavy = (own + 1) // self.config.heavy
@@ -110,7 +105,7 @@ class CompressedCache:
             self.main.at(rows.positions),
             self.compress.at(rows.positions),
             joined.past,
-            torch.tensor(seen, dtype=torch.int64, device=own.device),
+            joined.latest(rows, window),
             {span: self._closing(rows, ratio, span == SPARSE) for span, ratio in self.ratios.items()},
             Choice(pages.to(torch.int32), lengths.to(torch.int32), int(lengths.max())),
             numbers.masked_fill(numbers >= heavy[:, None], -1),

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.layers.indexer import Choice, IndexCache, IndexRows, index_sections
-from engine.layers.linear import Linear, RowLinear
+from engine.layers.linear import HeadLinear, Linear, RowLinear
 from engine.layers.norm import RmsNorm
 from engine.layers.page import PageLayout, Section
 from engine.layers.rotary import Rotary, Turn
@@ -128,7 +128,7 @@ class LatentAttention:
 
     @property
     def rows(self) -> int:
-        linears = (self._down.weight, self._up.weight, self._out.weight, self._gate)
+        linears = (self._down.weight, self._up.weight, self._out.weight, self._gate, self._into, self._outof)
         return max(weight.rows for weight in linears)
 
     def __call__(self, x: torch.Tensor, pool: torch.Tensor, step: LatentStep) -> torch.Tensor:
@@ -143,14 +143,14 @@ class LatentAttention:
         chosen = self._choose(x, index_q, index_k, pool, step)
         slots = torch.where(chosen < 0, chosen, cache.slots(chosen, step) + offset)
         q = q.reshape(x.shape[0], self._heads, -1)
-        absorbed = torch.bmm(q[..., : mla.nope].transpose(0, 1), self._into).transpose(0, 1)
-        query = torch.cat((absorbed, cache.rotary(q[..., mla.nope :], step.turn)), -1)[:real]
+        query = torch.cat((self._into(q[..., : mla.nope]), cache.rotary(q[..., mla.nope :], step.turn)), -1)[
+            :real
+        ]
         found = x.new_zeros(x.shape[0], self._heads, mla.kv_rank)
         found[:real] = sparse_decode(
             query.contiguous(), (table, table), (slots, slots[:, :0]), mla.kv_rank, self._scale
         )
-        values = torch.bmm(found.transpose(0, 1), self._outof).transpose(0, 1)
-        return self._out(values.reshape(x.shape[0], -1))
+        return self._out(self._outof(found).reshape(x.shape[0], -1))
 
     def _choose(
         self, x: torch.Tensor, q: torch.Tensor, k: torch.Tensor, pool: torch.Tensor, step: LatentStep
@@ -177,12 +177,11 @@ def _of_heads(heads: int, own: tuple[int, int], size: int) -> tuple[int, tuple[i
 
 def _absorbed(
     checkpoint: Checkpoint, name: str, heads: int, mla: MlaConfig, shard: Shard
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """This rank's up-projections of keys [heads, nope, kv_rank] and of values [heads, kv_rank, value]."""
+) -> tuple[HeadLinear, HeadLinear]:
+    """This rank's up-projections: of keys, from a query's side, and of values."""
     each = mla.nope + mla.value
     weight = checkpoint.rows(
         f"{name}.weight", (heads * each, mla.kv_rank), shard.heads[0] * each, shard.heads[1] * each
     )
-    weight = weight.to(shard.device, shard.dtype).view(-1, each, mla.kv_rank)
-    into, outof = weight[:, : mla.nope], weight[:, mla.nope :]
-    return into.contiguous(), outof.transpose(1, 2).contiguous()
+    weight = weight.view(-1, each, mla.kv_rank)
+    return HeadLinear(weight[:, : mla.nope].transpose(1, 2), shard), HeadLinear(weight[:, mla.nope :], shard)

@@ -122,6 +122,25 @@ class RowLinear:
         return linear(x, self.weight)
 
 
+class HeadLinear:
+    """[rows, heads, in] to [rows, heads, out], each head by its own weight [out, in].
+
+    On CPU one product after the other: batched ones are not exact from one number of rows to another.
+    """
+
+    def __init__(self, weights: torch.Tensor, shard: Shard) -> None:
+        weights = weights.to(shard.device, shard.dtype)
+        self._batched = weights.transpose(1, 2) if weights.is_cuda else None
+        self._each = [] if weights.is_cuda else [pack(weight.contiguous()) for weight in weights]
+        self.rows = max((weight.rows for weight in self._each), default=1)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self._batched is not None:
+            return torch.bmm(x.transpose(0, 1), self._batched).transpose(0, 1)
+        each = [linear(x[:, i].contiguous(), weight) for i, weight in enumerate(self._each)]
+        return torch.stack(each, 1)
+
+
 class LmHead:
     """[rows, hidden] to float32 logits [rows, vocab] on rank 0, None elsewhere."""
 

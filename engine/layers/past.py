@@ -52,10 +52,18 @@ class Joined(NamedTuple):
     since: list[int]
 
     def row(self, run: int, start: int, position: int) -> int:
-        """Where run number `run`, that begins at `start`, finds a position; below 0 when nowhere."""
-        if position < self.since[run]:
-            return -1
+        """Where run number `run`, that begins at `start`, finds a position from `since` on."""
         return position + (self.before if position < start else self.within)[run]
+
+    def latest(self, rows: Rows, count: int) -> torch.Tensor:
+        """int64 [real, count]: where each row finds the last `count` positions up to its own; below 0 when
+        nowhere."""
+        back = torch.arange(count - 1, -1, -1, device=rows.tokens.device)
+        at = rows.positions[: rows.real, None] - back
+        starts = [run.start for run in rows.runs]
+        values = zip(starts, self.before, self.within, self.since, strict=True)
+        start, before, within, since = rows.each([list(v) for v in values])[:, :, None].unbind(1)
+        return torch.where(at < since, -1, at + torch.where(at < start, before, within))
 
 
 def join_rows(rows: Rows, state_pages: int, length: int, since: list[int]) -> Joined:

@@ -138,7 +138,7 @@ class Scheduler:
         due = []
         for seq, piece in zip(plan.sequences, plan.batch.slices, strict=True):
             seq.computed += len(piece.tokens)
-            if len(piece.tokens) > 1 and seq.prefilled == piece.start:
+            if len(piece.tokens) > 1 and seq.prefilled == piece.start and self.pages.pages(seq.id):
                 seq.prefilled = seq.computed
                 self.publish(seq)
             if piece.sample:
@@ -194,7 +194,7 @@ class Scheduler:
         return True
 
     def _is_computed(self, seq: Sequence, page: int) -> bool:
-        """Whether the first page that `seq` lacks is computed now, for another that does not come after it."""
+        """Whether the first page that `seq` lacks is being computed for another, which is not ahead of it."""
         return page < len(seq.keys) and any(
             other.published <= page < len(other.keys)
             and other.keys[page] == seq.keys[page]

@@ -14,21 +14,36 @@ from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
 
+from engine.text.toolcalls import CLOSE, OPEN
+
 # One way to write a document: a free choice of white space lets a small model write nothing else.
-_SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_SPACING: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class GrammarError(ValueError):
     """The grammar, or this model's tokenizer, cannot be used. One sentence."""
 
 
-def of_schema(schema: dict[str, Any] | bool | str) -> str:
+def of_schema(schema: dict[str, Any] | str) -> str:
     """The grammar of JSON documents that fit a schema, given as text or as its document."""
     try:
         document = json.loads(schema) if isinstance(schema, str) else schema
+        if not isinstance(document, dict):
+            raise ValueError("it is no object")
         return _checked(LLMatcher.grammar_from_json_schema(json.dumps(document), _SPACING))
     except (ValueError, RecursionError) as error:
         raise GrammarError(f"The JSON schema cannot be used: {_first(error)}.") from None
+
+
+def of_call(schema: dict[str, Any]) -> str:
+    """The grammar of one tool call whose JSON fits a schema, as `engine.text.toolcalls` reads it."""
+    try:
+        body = json.dumps({**schema, "x-guidance": _SPACING})
+        return _checked(
+            LLMatcher.grammar_from_lark(f'start: "{OPEN}\\n" call "\\n{CLOSE}"\ncall: %json {body}\n')
+        )
+    except (ValueError, RecursionError) as error:
+        raise GrammarError(f"The parameters of a tool cannot be used: {_first(error)}.") from None
 
 
 def of_regex(pattern: str) -> str:

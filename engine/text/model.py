@@ -76,6 +76,14 @@ class TextModel:
     def has_chat(self) -> bool:
         return self._template is not None
 
+    @property
+    def takes_tools(self) -> bool:
+        return self._template is not None and self._template.takes_tools
+
+    @property
+    def writes_calls(self) -> bool:
+        return self._template is not None and self._template.writes_calls
+
     def encode(self, text: str) -> list[int]:
         """Token ids of a plain prompt, with the tokens the model puts around one (a BOS, if it has one)."""
         return list(self._tokenizer.encode(text).ids)

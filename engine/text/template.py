@@ -12,6 +12,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.core.errors import ModelError, RequestError
+from engine.text.toolcalls import OPEN
 
 # What template code raises on messages it does not expect.
 _TEMPLATE_FAILURES = (
@@ -47,7 +48,10 @@ def find_template(model_dir: Path, config: Mapping[str, Any]) -> str | None:
 
 
 class ChatTemplate:
-    """Renders messages to the text the model was trained on. `special` are names like bos_token."""
+    """Renders messages to the text the model was trained on. `special` are names like bos_token.
+
+    `takes_tools`: it has a place for tools; `writes_calls`: calls are as `engine.text.toolcalls` reads them.
+    """
 
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
         env = ImmutableSandboxedEnvironment(
@@ -61,6 +65,8 @@ class ChatTemplate:
         except jinja2.TemplateError as e:
             raise ModelError("bad_chat_template", f"The model's chat template does not parse: {e}.") from None
         self._special = dict(special)
+        self.takes_tools = "tools" in source
+        self.writes_calls = self.takes_tools and OPEN in source
 
     def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None) -> str:
         """The prompt text, open for the assistant's turn; RequestError when the template refuses it."""

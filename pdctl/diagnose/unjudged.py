@@ -7,7 +7,7 @@ from collections import defaultdict
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.needs import NO_ENVIRON, NO_LOG, NO_READINGS, NO_SETTINGS, QUIET
 from pdctl.diagnose.report import Report
-from pdctl.diagnose.words import count, listed
+from pdctl.diagnose.words import count, few, listed
 
 # What a person could add or make readable, by the reason that it was missed for.
 _TO_GIVE = {NO_LOG: "log", NO_READINGS: "metrics", NO_SETTINGS: "command line", NO_ENVIRON: "environment"}
@@ -27,7 +27,7 @@ def unjudged(report: Report) -> list[str]:
         elif skip.reason not in QUIET:
             failed[f"{skip.subject or 'fleet'}: {skip.reason}"].add(skip.code)
     lines = [f"{why} ({count(len(codes), 'rule')})" for why, codes in sorted(failed.items())]
-    given = [f"{what} of {listed(dict.fromkeys(names))}" for what, names in wanted.items()]
+    given = [f"{what} of {few(dict.fromkeys(names))}" for what, names in wanted.items()]
     more = f"; more with {listed(sorted(given))}" if given else ""
     rules = len({s.code for s in skipped})
     return [*lines, f"{count(rules, 'rule')} could not look at everything{more}"]

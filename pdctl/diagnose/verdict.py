@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pdctl.diagnose.rule import Finding, Hypothesis, Severity
 from pdctl.diagnose.rules import BY_CODE
-from pdctl.diagnose.words import listed
+from pdctl.diagnose.words import few
 
 _ROLES = ("trigger", "amplifier", "effect")
 
@@ -160,14 +160,10 @@ def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
     return Verdict(status, leader.summary, tuple(placed), leader.hypotheses)
 
 
-_NAMED = 4  # engines by name in one sentence
-
-
 def _calm(placed: Sequence[Placed], blind: Sequence[str]) -> str:
     if not placed and blind:
-        who = f"{listed(blind[:_NAMED])}{f' and {len(blind) - _NAMED} more' if len(blind) > _NAMED else ''}"
         verb = "lists" if len(blind) == 1 else "list"
-        return f"No finding; {who} {verb} no requests, so one that is stuck may not show."
+        return f"No finding; {few(blind)} {verb} no requests, so one that is stuck may not show."
     if not placed:
         return "No finding: every engine answers, moves and agrees."
     return "Healthy; " + placed[0].finding.summary

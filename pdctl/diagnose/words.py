@@ -33,3 +33,10 @@ def listed(names: Iterable[str]) -> str:
     """a, b and c."""
     names = list(names)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "none"
+
+
+def few(names: Iterable[str], limit: int = 4) -> str:
+    """a, b, c, d and 12 more."""
+    names = list(names)
+    rest = len(names) - limit
+    return f"{', '.join(names[:limit])} and {rest} more" if rest > 1 else listed(names)

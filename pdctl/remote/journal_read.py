@@ -110,6 +110,18 @@ def last_note(path: Path, what: str) -> dict[str, Any]:
         store.close()
 
 
+def noted(path: Path, what: str) -> list[tuple[str, dict[str, Any]]]:
+    """(command of its run, data) of every note of that name, newest first."""
+    if not path.exists():
+        return []
+    store = Store(path)
+    sql = "SELECT command, data FROM notes JOIN runs ON runs.id = notes.run WHERE what = ? ORDER BY at DESC"
+    try:
+        return [(row["command"], dict(json.loads(row["data"]))) for row in store.read(sql, (what,))]
+    finally:
+        store.close()
+
+
 def prune_runs(path: Path, days: float) -> int:
     """Forget runs that began longer ago; how many."""
     if not path.exists():

@@ -11,6 +11,7 @@ SIGNS = (
     ),
     Sign("nixl.creating", "createBackend"),
     Sign("nixl.creating", "create_backend"),
+    Sign("nixl.creating", "reate backend"),
     Sign("nixl.created", "was instantiated", r"Backend \w+ was instantiated"),
     Sign("nixl.registering", "registerMem"),
     Sign("nixl.registering", "register_memory"),

@@ -25,6 +25,7 @@ SIGNS = (
         r"(?i)kv[_ ]?(?:cache)?[_ ]?d?type mismatch(?:.*decode\W+\w* ?\w*=(?P<decode>\w+))?",
     ),
     Sign("pair.tp", "PD Disaggregation does NOT support"),
+    Sign("pair.tp", "assert remote_", r"assert remote_(?:tp|pp|dp)\w* *[=<>!]"),
     Sign("pair.tp", "eterogeneous TP", r"(?i)not|expect|require|unsupported|only"),
     Sign("pair.tp", "ifferent TP", r"(?i)not support|unsupported|only"),
     Sign("pair.tp", "Remote P worker KV layer cache must be of shape"),

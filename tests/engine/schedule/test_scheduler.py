@@ -141,3 +141,15 @@ class TestPrealloc:
         legs = Prealloc(make())
         legs.add(sequence("a", 4))
         assert bool(legs.grant(0.0, refused)) is not refused
+
+
+def test_pages_of_state_are_the_first_of_a_list_and_the_last_to_be_handed_over() -> None:
+    scheduler = Scheduler(Limits(16, 4, 4, state_pages=3), PageAllocator(9))
+    assert [scheduler.pages_for(n) for n in (1, 4, 5)] == [4, 4, 5]
+    scheduler.add(sequence("a", 9))
+    plan = scheduler.plan(0.0)
+    assert plan is not None
+    pages = plan.batch.slices[0].pages
+    assert len(pages) == 6 and scheduler.in_order_of_transfer(pages) == [*pages[3:], *pages[:3]]
+    scheduler.add(sequence("b", 1))
+    assert scheduler.plan(0.0) is not None and not scheduler.pages.pages("b"), "3 pages are no room for it"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.types import Shape, split_heads
-from engine.transfer.layout import Grid, Run, covers, page_bytes, runs, unit_of, units_of
+from engine.transfer.layout import Grid, Run, covers, layout_name, page_bytes, runs, unit_of, units_of
 
 LAYERS, DIM = 2, 3
 Ranges = list[tuple[int, int]]
@@ -124,3 +124,11 @@ def test_covers() -> None:
     assert not covers(1, [(0, 1), (1, 1)], replicated=True)
     assert not covers(1, [], replicated=True)
     assert [split_heads(3, 2, r) for r in range(2)] == [(0, 2), (2, 3)]
+
+
+def test_every_rank_holds_all_of_a_replicated_cache() -> None:
+    shared = Shape(layers=1, kv_heads=3, head_dim=8, page_size=2, itemsize=2)
+    whole = Shape(layers=1, kv_heads=1, head_dim=8, page_size=2, itemsize=1, replicated=True, opaque=True)
+    assert [shared.heads(2, rank) for rank in range(2)] == [(0, 2), (2, 3)]
+    assert [whole.heads(3, rank) for rank in range(3)] == [(0, 1)] * 3
+    assert (layout_name(shared), layout_name(whole)) == ("head-major-1", "opaque-1")

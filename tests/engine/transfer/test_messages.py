@@ -149,3 +149,14 @@ def test_what_does_not_fit_is_named(change: dict[str, object], field: str) -> No
 def test_tp_may_differ() -> None:
     them = Identity("d", "d" * 16, "decode", MARKS | {"tp": 2}, [AGENT])
     assert refusal(hello(them, b"t", None, MINE, THEIRS), OTHER, b"t", THEIRS) is None
+
+
+@pytest.mark.parametrize(("layout", "refused"), [("replicated-1", False), ("opaque-1", True)])
+def test_pages_that_only_the_model_can_read_move_whole(layout: str, refused: bool) -> None:
+    agent = msgspec.structs.replace(AGENT, heads=(0, 1))
+    marks = MARKS | {"layout": layout, "kv_heads": 1}
+    me = Identity("decode-0", "d" * 16, "decode", marks, [agent])
+    other = Identity("prefill-0", "e" * 16, "prefill", marks | {"page_size": 4}, [agent])
+    found = refusal(hello(other, b"t", None, THEIRS, MINE), me, b"t", MINE)
+    assert (found is not None) is refused
+    assert found is None or (found.field, "move whole" in found.message) == ("page_size", True)

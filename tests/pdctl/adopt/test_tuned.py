@@ -123,6 +123,24 @@ def test_a_value_is_applied_by_a_deploy_and_seen_to_fire_behind_it(tuned: Rack) 
     assert not path(load_fleet(tuned.out)).exists()
 
 
+def test_a_forks_watchdog_and_the_handshake_are_told_apart_at_every_value(tuned: Rack) -> None:
+    """They would end one request at the same moment, and nothing would be proved of either."""
+    tuned.behave(tuned.ports[0], "fork")
+    deployed(tuned, **{BOOTSTRAP: "4", FORK: "4"})
+    code, document, checks = ran(tuned, "--verify")
+    assert code == Exit.OK and [checks[n]["fired in time"] for n in (FORK, BOOTSTRAP)].count(None) == 1
+    assert "which of the two ended it cannot be told" in str(document["proofs"])
+    words = ("--apply", "--seconds", "2", "--floor", "4", "--target", "0.06", "--limit", "30")
+    code, document, checks = ran(tuned, *words)
+    value = document["proposal"]["value"]
+    new = {c["env"]: c["new"] for c in document["changes"]}
+    assert code == Exit.OK and new[FORK] == value and new[BOOTSTRAP] >= 1.5 * value > new[WAITING]
+    assert checks[FORK]["fired in time"] is True and document["verified"]
+    assert load_profile(tuned.out / "profiles", profile(tuned)).values[FORK].is_verified
+    code, said = tuned.call("profile", "check")
+    assert "after the last deploy" not in said, said
+
+
 def test_a_run_that_died_behind_its_deploy_is_undone_by_the_next(tuned: Rack) -> None:
     deployed(tuned, **{BOOTSTRAP: "3"})
     before = Path(tuned.out, "profiles", f"{profile(tuned)}.toml").read_text()

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import random
 import tarfile
 from pathlib import Path
 
@@ -98,3 +99,36 @@ def test_a_rotated_log_is_one_log_from_its_oldest_file_on(tmp_path: Path) -> Non
         "decode-0.log.1",
         "decode-0.log",
     ]
+
+
+def test_an_archive_cut_inside_of_a_document_is_said_to_be_cut(tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w:gz") as archive:
+        info = tarfile.TarInfo("b/decode-0.log")
+        info.size = 400_000
+        archive.addfile(info, io.BytesIO(random.Random(1).randbytes(400_000)))
+    path = tmp_path / "cut.tar.gz"
+    path.write_bytes(whole.getvalue()[:200_000])
+    with pytest.raises(ConfigError, match="cannot be read to its end"):
+        load(path)
+
+
+def test_json_that_is_none_is_said(tmp_path: Path) -> None:
+    (tmp_path / "decode-0.json").write_text('{"a": [1,2')
+    (tmp_path / "prefill-0.json").write_text('{"a": [1, 2]}')
+    ((name, why),) = facts_of(load(tmp_path), 1_787_220_000.0).unread
+    assert name == "decode-0.json" and why.startswith("is no JSON: ")
+
+
+def test_without_its_time_a_bundle_is_of_the_newest_line_of_its_logs(tmp_path: Path) -> None:
+    (tmp_path / "decode-0.log").write_text(LOG)
+    (tmp_path / "prefill-0.log").write_text("no stamp\n")
+    assert facts_of(load(tmp_path), 1_797_220_000.0).at == 1_787_220_001.0
+    (tmp_path / "decode-0.log").write_text("none here either\n")
+    assert facts_of(load(tmp_path), 1_797_220_000.0).at == 1_797_220_000.0
+
+
+def test_a_bundle_that_shows_nobody_is_nothing_to_judge(tmp_path: Path) -> None:
+    (tmp_path / "bundle.toml").write_text('source = "x"\n')
+    with pytest.raises(ConfigError, match="nothing to judge"):
+        facts_of(load(tmp_path), 1_787_220_000.0)

@@ -27,6 +27,8 @@ from pdctl.bundle.layout import What, place
         ("metrics.1.prom", "", What.METRICS),
         ("kubectl-describe.txt", "", What.LOG),
         ("rank0.log", "", What.LOG),
+        ("metrics.txt", "", What.METRICS),
+        ("py-spy-rank3.txt", "", What.STACKS),
         ("hosts/node-1/answers.json", "node-1", What.TOOL),
     ],
 )

@@ -109,8 +109,11 @@ def unlinked(scene: Scene, leg: Any, peer: Any) -> None:
 
 
 def disagree(scene: Scene, leg: Any, peer: Any) -> None:
+    """Decode was started anew to be so: the life that prefill knows of it is not the cause."""
     scene.docs["decode-0"]["fingerprint"]["dtype"] = "bfloat16"
+    scene.docs["decode-0"] |= {"started_at": AT - 94, "incarnation": "00000000000000ff"}
     unlinked(scene, leg, peer)
+    scene.docs["prefill-0"]["peers"] = [peer("decode-0", linked=False, error="the connection was closed")]
 
 
 def out_of_order(scene: Scene, leg: Any, peer: Any) -> None:
@@ -238,7 +241,7 @@ CASES: dict[Make, tuple[str, str, set[str]]] = {
     legacy_restart: ("PD501", "one was restarted without the other", {"PD602"}),
     unknown_to_router: ("PD503", "never told of decode-0", set()),
     unlinked: ("PD502", "not linked", set()),
-    disagree: ("PD106", "disagree on dtype", {"PD502"}),
+    disagree: ("PD106", "disagree on dtype", {"PD502", "PD501"}),
     out_of_order: ("PD105", "PD_DECODE_TRANSFER_TIMEOUT=100 must be below", set()),
     upside_down_live: ("PD105", "PD_DECODE_TRANSFER_TIMEOUT=100 must be below", {"PD101"}),
     environment: ("PD101", "other values than its profile", set()),

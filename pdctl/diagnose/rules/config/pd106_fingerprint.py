@@ -42,7 +42,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     is a multiple of the other (their transfers cost more writes). Wrong text with fitting fingerprints is a
     damaged transfer or a kernel, not configuration.
 
-    What to do: give both the same model and page settings in the fleet file, then `pdctl deploy`.
+    What to do: `pdctl deploy`, where an engine runs with other arguments than the fleet file has; it refuses
+    a fleet file that does not agree with itself. Model files that differ between hosts are copied anew; for
+    engines of other kinds give both the same model and page settings in the fleet file first.
     """
     for prefill, decode in facts.edges():
         p, d = prefill.state, decode.state
@@ -51,10 +53,11 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         lines = differences(prefill.name, p, decode.name, d)
         if lines:
             names = [line.partition(":")[0] for line in lines]
+            alike = p.kind == d.kind == "bundled" and "model" not in names
             yield rule.finding(
                 f"{prefill.name} -> {decode.name}",
                 f"{prefill.name} and {decode.name} disagree on {', '.join(names)}; no KV can pass.",
                 lines,
-                f"make {', '.join(names)} equal in the fleet file, then: pdctl deploy",
+                "pdctl deploy" if alike else f"make {', '.join(names)} equal, then: pdctl deploy",
                 touches=[prefill.name, decode.name],
             )

@@ -9,6 +9,7 @@ from pdctl.diagnose import pairs
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.diagnose.words import listed
 
 
 @rule("PD111", "this build does not take unequal TP", Severity.ERROR, ["logs"])
@@ -16,15 +17,15 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """Prefill and decode are sharded differently, and the build refuses that or fails at the first contact.
 
     What it looks like: the pair never worked. The first request fails in the handshake: a refusal in words,
-    an assertion on the shape of the peer's KV, or NIXL_ERR_BACKEND in loadRemoteMD with different block
+    an assertion on the peer's TP or PP size or on the shape of its KV, or NIXL_ERR_BACKEND in loadRemoteMD with different block
     counts. Restarting either side changes nothing.
 
     What else it could be: loadRemoteMD also fails after a one-sided restart, but then earlier transfers
     passed and a co-restart cures it. Builds that convert between TP sizes log no failure. Hybrid models may
     differ in the physical block although page sizes agree: PD116.
 
-    What to do: give both the same --tp-size (vLLM: --tensor-parallel-size), or take a build that supports the
-    pair.
+    What to do: give both the same --tp-size (vLLM: --tensor-parallel-size) and no pipeline, or take a build
+    that supports the pair.
     """
     for prefill, decode in pairs.pairs(facts):
         found = pairs.of_kind(pairs.differences(prefill, decode), "sharding")
@@ -33,7 +34,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         handshake = _of(prefill, decode, "pair.handshake", "nixl.backend_error")
         loaded = _of(prefill, decode, "peer.load")
         worked = max(prefill.traces.last_transfer_at or 0, decode.traces.last_transfer_at or 0)
-        sized = [d for d in found if d.name == "tp"]
+        sized = [d for d in found if d.name in ("tp", "pp")]
         if not refused and not (sized and (handshake or counts or loaded) and not worked):
             continue
         if _of(prefill, decode, "pair.physical", "ucx.wrong_version", "nixl.hash_mismatch"):
@@ -44,7 +45,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         yield rule.finding(
             f"{prefill.name} -> {decode.name}",
             f"{prefill.name} and {decode.name} are sharded differently"
-            + (f" ({pairs.named(sized)} {sized[0].prefill} and {sized[0].decode})" if sized else "")
+            + (f" ({listed(f'{d.name} {d.prefill} and {d.decode}' for d in sized)})" if sized else "")
             + ", and this build fails at their first contact.",
             [*lines, *quoted(events)],
             "give both the same --tp-size, then: pdctl restart --co CELL",

@@ -17,6 +17,7 @@ NAMED = (
     "PD316",
     "PD317",
     "PD318",
+    "PD320",
     "PD321",
     "PD323",
     "PD337",
@@ -66,6 +67,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         )
         above = [e for e in before(party, events[0]) if e.where not in {b.where for b in events}]
         live = _pinned(traces) + _LIVE[stage] if stage == "postXferReq" else _LIVE[stage]
+        if traces.environ.get("UCX_NET_DEVICES", "all") == "all" and _LIST in live:
+            live = tuple(_ALL if h is _LIST else h for h in live)
         yield rule.finding(
             party.name,
             f"NIXL's backend of {party.name} fails{f' in {stage}' if stage else ''}"
@@ -90,6 +93,10 @@ def _said(above: Sequence[Event]) -> list[Hypothesis]:
 
 _UCX = Hypothesis("a system UCX shadows NIXL's own", "grep libucp /proc/PID/maps")
 _LIST = Hypothesis("UCX's device list leaves out a way", "start it without UCX_NET_DEVICES and UCX_TLS")
+_ALL = Hypothesis(
+    "UCX opens every NIC that it sees, also those for management or another network",
+    "ibv_devinfo on that host; start it with UCX_NET_DEVICES=DEVICE:1 of the GPU's own NIC",
+)
 _LOCK = Hypothesis("locked memory is limited", "grep 'locked memory' /proc/PID/limits")
 _FIT = Hypothesis("the two sides do not fit (TP, layout, version)", "compare both start lines; try equal TP")
 _STALE = Hypothesis(

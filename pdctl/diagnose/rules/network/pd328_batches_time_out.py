@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pdctl.diagnose import pairs
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.pairs import partners
@@ -43,8 +44,27 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         touches=partners(facts, bad),
         since=since(events),
         hypotheses=(
+            *_sharded(facts, bad),
             Hypothesis("the protocol differs between hosts", "grep 'installTransport' in every log"),
             Hypothesis("the RDMA way between hosts is broken", "ib_write_bw -d DEV between two hosts"),
             Hypothesis("the metadata server is not reached", "curl its URL from every host"),
         ),
     )
+
+
+def _sharded(facts: Facts, bad: Sequence[str]) -> list[Hypothesis]:
+    """Between unequal TP sizes a page goes in a piece for each head."""
+    differ = [
+        d
+        for prefill, decode in pairs.pairs(facts)
+        if prefill.name in bad or decode.name in bad
+        for d in pairs.of_kind(pairs.differences(prefill, decode), "sharding")
+    ]
+    if not differ:
+        return []
+    return [
+        Hypothesis(
+            f"the sides are sharded differently ({pairs.named(differ[:2])}): every page goes in many small pieces",
+            "the same load with equal TP on both sides: does it hold?",
+        )
+    ]

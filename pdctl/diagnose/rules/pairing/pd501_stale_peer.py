@@ -47,7 +47,7 @@ def _history(prefill: EngineView, decode: EngineView, now: float) -> list[str]:
     return lines
 
 
-@rule("PD501", "stale peer after a one-sided restart", Severity.ERROR, ["engine.state"])
+@rule("PD501", "stale peer after a one-sided restart", Severity.ERROR, ["engine.state"], echo_of=["PD106"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """One engine of a pair was restarted alone; the other keeps transfer state of the life before.
 

@@ -169,6 +169,9 @@ def _in_time(kind: str, dog: Watchdog, scene: _Scene, nearest: Watchdog | None) 
     if nearest is None or late < 0:
         other = f"{nearest.name} of {nearest.value:g} s" if nearest else "another deadline"
         return Check(name, None, f"{other} ended the request {said}, before it could")
+    if abs(nearest.value - dog.value) <= EARLY:
+        both = f"{nearest.name} of {nearest.value:g} s was due too: which of the two ended it cannot be told"
+        return Check(name, None, f"{said}, where {both}")
     return Check(
         name,
         None,

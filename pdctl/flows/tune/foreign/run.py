@@ -33,6 +33,8 @@ from pdctl.flows.tune.proposal import Proposal, propose
 from pdctl.flows.tune.report import Options, TuneReport, kept
 
 _SHORT = 10.0
+# The handshake's deadline over the watchdog's: it also covers the wait for memory on decode.
+_ABOVE = 1.5
 
 
 def run(ctx: Context, options: Options, restored: Restored) -> TuneReport:
@@ -129,7 +131,8 @@ def _phase(ctx: Context, plan: Plan) -> Phase:
 
 
 def _changes(fleet: Fleet, value: float, report: TuneReport) -> list[Change]:
-    """The chain in these engines' names: decode's wait inside the watchdog, the handshake not below it."""
+    """The chain in these engines' names: decode's wait inside the watchdog, the handshake above it, so that
+    it can be told which of the two ended a request."""
     wanted: dict[str, tuple[float, float]] = {}
     for prefill, decode in _pairs(fleet).values():
         mine = {d.deadline: d for d in watchdogs(fleet, prefill)}
@@ -137,8 +140,9 @@ def _changes(fleet: Fleet, value: float, report: TuneReport) -> list[Change]:
         inner = float(math.floor(value * 5.0 / 6.0)) if "inflight" in mine else value
         plan = [(mine.get("inflight"), value), (theirs.get("transfer"), inner)]
         handshake = mine.get("handshake")
-        if handshake is not None and handshake.value < value:
-            plan.append((handshake, value))
+        if handshake is not None:
+            least = _times(value, handshake) if "inflight" in mine else value
+            plan.append((handshake, max(handshake.value, least)))
         for dog, seconds in plan:
             if dog is None or dog.value == seconds:
                 continue
@@ -147,6 +151,11 @@ def _changes(fleet: Fleet, value: float, report: TuneReport) -> list[Change]:
                 continue
             wanted[dog.name] = (dog.value, seconds)
     return [Change(name, old, new) for name, (old, new) in wanted.items()]
+
+
+def _times(value: float, dog: Watchdog) -> float:
+    """The value of `dog` beside an inflight watchdog of `value` seconds."""
+    return float(math.ceil(_ABOVE * value)) if dog.deadline == "handshake" else value
 
 
 def _shown(
@@ -159,7 +168,10 @@ def _shown(
         return _proofs(ctx, pairs)
     light = [d for p in report.phases if p.name == "load" for d in p.dwells]
     short = max(_SHORT, math.ceil(4.0 * max(light, default=0.0)))
-    _set(ctx, {n: min(short, d.value) for n, d in able.items()}, "A drill: short enough to watch.")
+    both = any(d.deadline == "inflight" for d in able.values())
+    values = {n: _times(short, d) if both else short for n, d in able.items()}
+    short_ones = {n: min(seconds, able[n].value) for n, seconds in values.items()}
+    _set(ctx, short_ones, "A drill: short enough to watch.")
     try:
         return _proofs(ctx, pairs)
     finally:

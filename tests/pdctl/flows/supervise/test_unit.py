@@ -12,7 +12,9 @@ from pdctl.flows.check.run import check
 from pdctl.flows.context import Context
 from pdctl.flows.deploy import supervisor
 from pdctl.flows.down import down
+from pdctl.flows.supervise.switch import Standby, lease_of
 from tests.pdctl.flows.conftest import Bench
+from tests.pdctl.flows.supervise.test_daemon import until
 
 
 @pytest.mark.slow
@@ -29,6 +31,7 @@ def test_a_deploy_starts_it_a_second_one_leaves_it_and_one_without_the_key_remov
     ctx = bench.context()
     status = supervisor.units_of(ctx).status([supervisor.NAME])[supervisor.NAME]
     assert status.running
+    until(lambda: lease_of(ctx).look())
     assert not bench.plan().plan.of("supervisor") and not bench.plan().plan.changes
     assert supervisor.NAME not in bench.lives(), "it is no unit of what serves"
     bench.edit("supervise = true\n", "")
@@ -38,6 +41,16 @@ def test_a_deploy_starts_it_a_second_one_leaves_it_and_one_without_the_key_remov
     bench.deploy()
     down(bench.context())
     assert not supervisor.units_of(ctx).status([supervisor.NAME])[supervisor.NAME].running
+
+
+def test_its_lease_does_not_lie_where_its_unit_does(bench: Bench) -> None:
+    with bench.context() as ctx:
+        spec = supervisor.desired(ctx.fleet)
+        ctx.transport("local").put(b"", spec.env_file, 0o600)
+        said: list[str] = []
+        standby = Standby(ctx, said.append)
+        assert standby.acquire() and standby.other == "", said
+        standby.end()
 
 
 def test_what_could_not_run_is_refused_before_anything_is_changed(bench: Bench) -> None:

@@ -1,0 +1,54 @@
+"""Calls in a model's text: told apart however it is cut, and text where they are none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from engine.text.toolcalls import ToolCall, ToolCalls
+
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": "é"}}\n</tool_call>'
+ADD = ToolCall("add", '{"a": 1, "b": "é"}')
+CASES: list[tuple[str, list[str | ToolCall]]] = [
+    ("plain text", ["plain text"]),
+    (CALL, [ADD]),
+    (f"I will add.\n{CALL}", ["I will add.\n", ADD]),
+    (f"{CALL}\n{CALL}\n", [ADD, ADD]),
+    (f"{CALL}\n and more", [ADD, "\n and more"]),
+    (f" \n{CALL}", [" \n", ADD]),
+    ('<tool_call>{"name": "add"}</tool_call>', [ToolCall("add", "{}")]),
+    ("<tool_call>no json</tool_call>", ["<tool_call>no json</tool_call>"]),
+    ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', ['<tool_call>{"name": "rm", "arguments": {}}</tool_call>']),
+    ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>', ['<tool_call>{"name": "add", "arguments": [1]}</tool_call>']),
+    ('<tool_call>{"name": "add"', ['<tool_call>{"name": "add"']),
+    ("a < b <tool", ["a < b <tool"]),
+    ("</tool_call>", ["</tool_call>"]),
+]  # fmt: skip
+
+
+def joined(parts: list[str | ToolCall]) -> list[str | ToolCall]:
+    out: list[str | ToolCall] = []
+    for part in parts:
+        if isinstance(part, str) and out and isinstance(out[-1], str):
+            out[-1] += part
+        else:
+            out.append(part)
+    return out
+
+
+@pytest.mark.parametrize(("text", "want"), CASES, ids=range(len(CASES)))
+def test_however_it_is_cut(text: str, want: list[str | ToolCall]) -> None:
+    for seed in range(8):
+        calls, found, at, draw = ToolCalls({"add"}), list[str | ToolCall](), 0, random.Random(seed)
+        while at < len(text):
+            size = draw.randint(1, 1 + seed * 3)
+            found += calls.add(text[at : at + size])
+            at += size
+        found += calls.finish()
+        assert joined(found) == want and calls.count == want.count(ADD) + want.count(ToolCall("add", "{}"))
+
+
+def test_text_is_not_held_longer_than_it_must() -> None:
+    calls = ToolCalls({"add"})
+    assert calls.add("a <tool_") == ["a "] and calls.add("box>") == ["<tool_box>"]
