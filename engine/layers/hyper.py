@@ -51,9 +51,9 @@ class HyperConnection:
         [rows, streams, streams] go on: see `join`."""
         n = self._n
         read, write, mix = self._mixer(streams).split([n, n, n * n], -1)
-        x = (torch.sigmoid(read) + self._eps)[..., None] * streams
-        mix = torch.softmax(mix.view(-1, n, n), -1) + self._eps
-        return x.sum(1).to(streams.dtype), 2 * torch.sigmoid(write), self._balanced(mix)
+        x = (_sigmoid(read) + self._eps)[..., None] * streams
+        mix = torch.softmax(mix.reshape(-1, n, n).double(), -1).float() + self._eps
+        return x.sum(1).to(streams.dtype), 2 * _sigmoid(write), self._balanced(mix)
 
     def _balanced(self, mix: torch.Tensor) -> torch.Tensor:
         """Rows and columns that add up to 1, by Sinkhorn and Knopp's iteration."""
@@ -82,8 +82,13 @@ class HyperHead:
         self.rows = self._mixer.weight.rows
 
     def __call__(self, streams: torch.Tensor) -> torch.Tensor:
-        read = torch.sigmoid(self._mixer(streams)) + self._eps
+        read = _sigmoid(self._mixer(streams)) + self._eps
         return (read[..., None] * streams).sum(1).to(streams.dtype)
+
+
+def _sigmoid(x: torch.Tensor) -> torch.Tensor:
+    """In float64 for the reason that the experts' router has: a row's bits must not depend on the others."""
+    return torch.sigmoid(x.double()).float()
 
 
 def _own(config: ModelConfig) -> CompressedConfig:

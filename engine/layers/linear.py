@@ -74,7 +74,8 @@ class GateUpLinear:
         both = linear(x, self.weight)
         gate, up = both[:, : self.size], both[:, self.size :]
         if self._limit is not None:
-            gate, up = gate.clamp(max=self._limit), up.clamp(-self._limit, self._limit)
+            gate.clamp_(max=self._limit)
+            up.clamp_(-self._limit, self._limit)
         return F.silu(gate).mul_(up)
 
 

@@ -55,7 +55,9 @@ class Router:
     def __call__(self, x: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Weights float32 and experts int64, both [rows, per_token], for x [rows, hidden] of these tokens."""
         moe = self._moe
-        scores = _SCORES[moe.scoring](linear(x.float(), self.weight))
+        # In float64, because torch computes the last numbers of a tensor by another way, so that in float32 a
+        # token's bits would depend on how many others there are.
+        scores = _SCORES[moe.scoring](linear(x.float(), self.weight).double()).float()
         if self._table is None:
             chosen = _greatest(self._offered(scores), moe.per_token)
         else:

@@ -126,9 +126,16 @@ class Outgoing(Staged):
 
     @property
     def ready(self) -> int:
-        """Units that are computed: all of a complete page, but of the last one what the prompt fills."""
+        """Units that are computed: all of a complete page, but of the last one what the prompt fills.
+
+        Pages of equal size may be more than the prompt's: those of its state, which decode wants too.
+        """
         units = self.complete * self.unit.src
-        return units if self.tokens is None else min(units, -(-self.tokens // self.unit.tokens))
+        if self.tokens is None:
+            return units
+        filled = -(-self.tokens // self.unit.tokens)
+        more = len(self.dst or []) if self.unit.src == self.unit.dst else 0
+        return min(units, max(filled, more))
 
     @property
     def whole(self) -> int:

@@ -63,7 +63,7 @@ def _interrupted(call: Call, run: str, begun: bool) -> PdctlError:
     """What an operator needs to know behind a Ctrl-C: how far it was, and what goes on with it."""
     verb = f"`pdctl {call.command}`"
     if not begun:
-        return PdctlError("interrupted", f"Interrupted before {verb} began a step.", exit=Exit.INTERRUPTED)
+        return PdctlError("interrupted", f"Interrupted; {verb} has changed nothing.", exit=Exit.INTERRUPTED)
     further = f"`pdctl resume {run}` goes on from what is true then; " if call.again else ""
     hint = f"{further}`pdctl history {run}` has the steps."
     where = f"Interrupted in the middle of {verb}."

@@ -101,6 +101,57 @@ def test_a_wrong_admin_call_is_a_400_and_changes_nothing(pair: Stack) -> None:
     assert pair.admin("prefill-0", "timeouts") == before
 
 
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "maximum": 99}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_follows_a_schema_over_a_pair_as_on_one_engine(pair: Stack, stream: bool) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
+    options: dict[str, Any] = {"response_format": form, "max_tokens": 60}
+    wanted = chat(pair, "single", **options)["choices"][0]
+    assert set(json.loads(wanted["message"]["content"])) == {"name", "age"}
+    if stream:
+        text, finish, _ = streamed(pair, "router", **options)
+    else:
+        choice = chat(pair, "router", **options)["choices"][0]
+        text, finish = choice["message"]["content"], choice["finish_reason"]
+    assert (text, finish) == (wanted["message"]["content"], "stop")
+    bad = {"messages": QUESTION, "guided_json": {"type": "objekt"}}
+    refused = httpx.post(f"{pair['router'].url}/v1/chat/completions", json=bad, timeout=60.0)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "guided_json")
+
+
+def test_several_answers_over_a_pair_share_their_prompt(pair: Stack) -> None:
+    options: dict[str, Any] = {"n": 3, "max_tokens": 12, "seed": 7, "temperature": 1.0}
+    before = pair["prefill-0"].state()["counters"]
+    over, alone = chat(pair, "router", **options), chat(pair, "single", **options)
+    texts = [choice["message"]["content"] for choice in over["choices"]]
+    assert texts == [choice["message"]["content"] for choice in alone["choices"]] and len(set(texts)) == 3
+    assert over["usage"]["completion_tokens"] == alone["usage"]["completion_tokens"]
+    pair.baseline("prefill-0", "decode-0", "single")
+    after = pair["prefill-0"].state()["counters"]
+    assert after["requests_done"] - before["requests_done"] == 3
+    assert after["prefix_tokens_hit"] - before["prefix_tokens_hit"] >= 2 * 32, "two pages, for two of them"
+
+
+def test_a_conversation_that_grows_is_not_computed_twice(pair: Stack) -> None:
+    history: list[int] = list(range(1000, 1200))
+    for turn in range(3):
+        before = pair["prefill-0"].state()["counters"]
+        said = pair.ids("router", history, 8)
+        assert said == pair.ids("single", history, 8)
+        after = pair["prefill-0"].state()["counters"]
+        hit = after["prefix_tokens_hit"] - before["prefix_tokens_hit"]
+        assert hit >= (len(history) - 24) // 16 * 16 if turn else hit == 0
+        history += [*said, *range(2000 + turn, 2008 + turn)]
+    pair.baseline("prefill-0", "decode-0")
+
+
 def together(stack_: Stack, name: str, prompts: list[str], tokens: int) -> list[list[int]]:
     with ThreadPoolExecutor(len(prompts)) as pool:
         return list(pool.map(lambda p: stack_.ids(name, p, tokens), prompts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pdctl.adapters.signs.sign import Sign
+from pdctl.adapters.signs.sign import BEGIN, Sign
 
 _DID_NOT = r"(?i:fail|error|cannot|unable|non-zero status|invalid|abort|no such|denied|refused)"
 
@@ -18,9 +18,9 @@ SIGNS = (
     Sign("log.error", "Failed: "),
     # Native libraries without a logger: file and line, and what did not work.
     *(
-        Sign("log.native", key, rf"^\S*{key.replace('.', '[.]')}\d+:? .*{_DID_NOT}")
+        Sign("log.native", key, rf"{BEGIN}\S*{key.replace('.', '[.]')}\d+:? .*{_DID_NOT}")
         for key in (".cpp:", ".cc:", ".cu:", ".c:", ".h:")
     ),
-    Sign("log.error", ".cpp:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),
-    Sign("log.error", ".cc:", r"^E(?:\d{4}|\d{8}) \d\d:\d\d:\d\d"),
+    Sign("log.error", ".cpp:", rf"{BEGIN}E(?:\d{{4}}|\d{{8}}) \d\d:\d\d:\d\d"),
+    Sign("log.error", ".cc:", rf"{BEGIN}E(?:\d{{4}}|\d{{8}}) \d\d:\d\d:\d\d"),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pdctl.adapters.signs.sign import Sign
+from pdctl.adapters.signs.sign import BEGIN, Sign
 
-# The last line of a traceback, behind whatever a logger puts before it.
+# The last line of a traceback, behind whatever a logger, compose ("name | ") or a container runtime
+# ("TIME stderr F ") puts before it.
 _RAISED = (
-    r"(?:^|[\])] |: |\.py:\d+[^A-Za-z]*)"
+    r"(?:^|[\])|] |: |\bstd(?:out|err) [FP] |\.py:\d+[^A-Za-z]*)"
     r"(?P<type>(?:(?:[A-Za-z_]\w*\.)*[A-Z]|(?:[A-Za-z_]\w*\.)+[a-z])\w*{}\w*)(?:: (?P<message>.+))?$"
 )
 
@@ -39,7 +40,7 @@ SIGNS = (
     Sign("process.raised", "panicked at", r"(?P<type>panicked) at (?P<message>.*)"),
     Sign("process.raised", "terminate called", r"(?P<type>terminate called) (?P<message>.*)"),
     Sign("process.place", 'File "', r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?'),
-    Sign("process.asserted", "assert ", r"(?:^|\])\s+assert (?P<what>.+)"),
+    Sign("process.asserted", "assert ", r"(?:^|[\]|:]|\bstd(?:out|err) [FP])\s+assert (?P<what>.+)"),
     Sign("process.fatal", "hit an exception"),
     Sign("process.fatal", "EngineCore encountered a fatal error"),
     Sign("process.fatal", "EngineCore failed to start"),
@@ -61,10 +62,11 @@ SIGNS = (
     Sign(
         "process.frame",
         ".so",
-        r"^ *#?\d+ +(?:0x[0-9a-f]+ in )?(?:\S*/)?(?P<library>lib[\w.-]+?\.so)\S*\((?P<function>[A-Za-z_]\w*)",
+        BEGIN
+        + r" *#?\d+ +(?:0x[0-9a-f]+ in )?(?:\S*/)?(?P<library>lib[\w.-]+?\.so)\S*\((?P<function>[A-Za-z_]\w*)",
     ),
-    Sign("process.assertion", "ssert failed: ", r"^F\d{4,8} .*[Aa]ssert failed: (?P<what>.+)"),
-    Sign("process.assertion", "heck failed: ", r"^F\d{4,8} .*[Cc]heck failed: (?P<what>.+)"),
+    Sign("process.assertion", "ssert failed: ", BEGIN + r"F\d{4,8} .*[Aa]ssert failed: (?P<what>.+)"),
+    Sign("process.assertion", "heck failed: ", BEGIN + r"F\d{4,8} .*[Cc]heck failed: (?P<what>.+)"),
     Sign("process.assertion", "Assertion `", r"Assertion `(?P<what>.+?)' failed"),
     Sign("process.unit_ended", "process exited, code=", r"code=(?P<how>\w+), status=(?P<status>[\w/]+)"),
     Sign("process.unit_ended", "exited with code", r"exited with code (?P<status>\d+)"),

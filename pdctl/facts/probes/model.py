@@ -9,7 +9,15 @@ from typing import Any
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _HEADER_LIMIT = 100_000_000
-_CONFIG = ("num_attention_heads", "num_key_value_heads", "num_hidden_layers", "hidden_size", "head_dim")
+_CONFIG = (
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_hidden_layers",
+    "hidden_size",
+    "head_dim",
+    "kv_lora_rank",
+    "o_groups",
+)
 
 
 def probe_model(path: str) -> dict[str, Any]:

@@ -161,14 +161,14 @@ def _model(state: HostState) -> Line:
 def _ranks(state: HostState) -> Iterator[Line]:
     """Only engines that cannot be shared out as they should."""
     model = state.model
-    if isinstance(model, Missing) or model.kv_heads is None:
+    if isinstance(model, Missing) or model.parts is None:
         return
     for engine in state.engines:
         if engine.kind == "bundled" and not model.serves(engine.tp):
-            found = f"tp is {engine.tp}, and the model has {model.kv_heads} key/value heads"
+            found = f"tp is {engine.tp}, and the model has {model.parts} {model.parts_are}"
             at = state.places.get(engine.name, "the fleet file")
-            fix = f"set tp to {model.kv_heads} or less ({at})"
-            yield fail(engine.name, "tp", found, "a key/value head for each rank", fix)
+            fix = f"set tp to {model.parts} or less ({at})"
+            yield fail(engine.name, "tp", found, f"some of the {model.parts_are} for each rank", fix)
 
 
 def _kv(state: HostState) -> Iterator[Line]:

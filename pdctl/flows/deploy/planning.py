@@ -147,8 +147,8 @@ def _check_model(ctx: Context, state: HostState) -> None:
             raise ConfigError(
                 "tp_too_large",
                 f"{place(ctx.fleet, *keys)}: {'.'.join(keys)}: is {engine.tp}, and the model has "
-                f"{model.kv_heads} key/value heads, which no more ranks can share.",
-                f"Set it to {model.kv_heads} or less.",
+                f"{model.parts} {model.parts_are}, which no more ranks can share.",
+                f"Set it to {model.parts} or less.",
             )
 
 

@@ -71,7 +71,7 @@ class Rollout:
         if not any(r.state in (State.BACK, State.FAILED) for r in self._results.values()):
             self._on_hosts(PRUNE)
         if all(r.state in _WELL for r in self._results.values()):
-            self._on_hosts(SUPERVISOR)
+            self._supervisor()
         return Outcome(list(self._results.values()), self._hosts(), self._notes)
 
     def _on_hosts(self, phase: str) -> None:
@@ -84,6 +84,14 @@ class Rollout:
                 self._notes.append(f"{host}: old releases were not removed: {error.message}")
             else:
                 self._broken[host] = error
+
+    def _supervisor(self) -> None:
+        """What looks after the cells; when it cannot be had they serve on, and the deploy has failed."""
+        host = self._ctx.fleet.control
+        for error in run_steps(self._deploy.plan.of(SUPERVISOR), self._journal, self._ctx.say).values():
+            _let_through(error)
+            failed = GroupResult(SUPERVISOR, (host,), State.FAILED, error.message, "", error)
+            self._results[SUPERVISOR] = failed
 
     def _may(self, group: Group) -> bool:
         """Whether nothing known keeps it from being deployed; the router goes with some cell, not alone."""

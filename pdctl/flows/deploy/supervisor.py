@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from pdctl.errors import PdctlError
+from pdctl.exits import Exit
 from pdctl.fleet.model import Fleet, HostPaths
 from pdctl.fleet.supervised import refuse_elsewhere
 from pdctl.flows.context import Context
+from pdctl.flows.last_words import last_life, last_words
+from pdctl.flows.ready import POLL, TAIL
 from pdctl.plan.step import Step
 from pdctl.supervisor.policy import load_policy
 from pdctl.units.base import Units
@@ -92,11 +97,30 @@ def supervisor_steps(ctx: Context, group: str) -> Iterator[Step]:
 
     def start() -> None:
         units_of(ctx).restart(NAME)
+        _wait_started(ctx)
 
     yield Step(
         f"{host}/unit/{NAME}", host, "install the unit of the supervisor", differs, install, group=group
     )
     yield Step(f"{host}/start/{NAME}", host, "start the supervisor", idle, start, group=group)
+
+
+def _wait_started(ctx: Context) -> None:
+    """Until it says that it is ready; PdctlError with the end of what it said when it cannot become so."""
+    units, end = units_of(ctx), time.monotonic() + START
+    while (status := units.status([NAME])[NAME]).state != "active":
+        if status.state != "activating" or time.monotonic() > end:
+            said = units.logs(NAME, TAIL)
+            raise PdctlError(
+                "supervisor_failed",
+                f"The supervisor did not start: it is {status.state}"
+                + (f" ({status.reason})" if status.reason else "")
+                + (f". It said: {words}." if (words := last_words(said)) else "."),
+                "`pdctl supervise` in the foreground says what is in its way; then deploy again.",
+                exit=Exit.FINDINGS,
+                details=last_life(said),
+            )
+        time.sleep(POLL)
 
 
 def _removal(ctx: Context, group: str) -> Step:

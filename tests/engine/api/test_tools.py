@@ -120,24 +120,57 @@ def test_a_forced_call_follows_a_grammar() -> None:
     ("fields", "param", "code"),
     [
         ({"tools": [], "tool_choice": "required"}, "tool_choice", "invalid_request"),
-        ({"tools": None, "tool_choice": {"type": "function", "function": {"name": "add"}}}, "tool_choice", None),
+        (
+            {"tools": None, "tool_choice": {"type": "function", "function": {"name": "add"}}},
+            "tool_choice",
+            None,
+        ),
         ({"tool_choice": "always"}, "tool_choice", "invalid_request"),
         ({"tool_choice": {"type": "function"}}, "tool_choice", "invalid_request"),
-        ({"tool_choice": {"type": "function", "function": {"name": "rm"}}}, "tool_choice.function.name", None),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "rm"}}},
+            "tool_choice.function.name",
+            None,
+        ),
         ({"tools": ["add"]}, "tools[0]", "invalid_request"),
         ({"tools": [{"type": "retrieval"}]}, "tools[0]", "not_supported"),
         ({"tools": [ADD, {"type": "function", "function": {"name": "a b"}}]}, "tools[1].function.name", None),
         ({"tools": [ADD, ADD]}, "tools", "invalid_request"),
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 5}}]}, "tools[0].function.parameters", None),
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "objekt"}}}],
-          "tool_choice": "required"}, "tool_choice", "invalid_request"),
-        ({"tool_choice": "required", "response_format": {"type": "json_object"}}, "tool_choice", "invalid_request"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "x"}]}]}, "messages[0].tool_calls[0].function", None),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
-         "messages[0].tool_calls[0].function.arguments", None),
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": 5}}]},
+            "tools[0].function.parameters",
+            None,
+        ),
+        (
+            {
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "objekt"}}}],
+                "tool_choice": "required",
+            },
+            "tool_choice",
+            "invalid_request",
+        ),
+        (
+            {"tool_choice": "required", "response_format": {"type": "json_object"}},
+            "tool_choice",
+            "invalid_request",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "x"}]}]},
+            "messages[0].tool_calls[0].function",
+            None,
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}
+                ]
+            },
+            "messages[0].tool_calls[0].function.arguments",
+            None,
+        ),
         ({"messages": [{"role": "tool"}]}, "messages[0].content", None),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_named(fields: dict[str, Any], param: str, code: str | None) -> None:
     answer = chat(Scripted(spell("x")), BODY | fields)
     error = answer.json()["error"]

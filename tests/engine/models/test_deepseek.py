@@ -85,3 +85,24 @@ def test_a_pool_that_holds_no_sequence_is_refused(made) -> None:
 def test_more_ranks_than_parts(made, name: str, parts: str) -> None:
     with pytest.raises(ModelError, match=f"4 .*{parts}.*heads.*4 ranks"):
         Ranks(made[name][0], 5, page_size=PAGE)
+
+
+@pytest.mark.parametrize("name", NAMES[::2])
+def test_a_tokens_bits_depend_neither_on_its_company_nor_on_the_cuts(made, name: str) -> None:
+    """What a pair says equals what one engine says because of this, and not because logits are far apart."""
+    ranks = Ranks(made[name][0], page_size=PAGE, pages=256)
+    each = ranks.runners[0].shape.state_pages + 3
+    pages = [list(range(i * each, (i + 1) * each)) for i in range(7)]
+    lengths = [20 + 3 * i for i in range(7)]
+    whole = [
+        Slice(TOKENS[i : i + n], 0, own, True) for i, (n, own) in enumerate(zip(lengths, pages, strict=True))
+    ]
+    alone = torch.cat([ranks.run(piece) for piece in whole])
+    assert torch.equal(ranks.run(*whole), alone)
+    steps = [Slice([5 + i], n, own, True) for i, (n, own) in enumerate(zip(lengths, pages, strict=True))]
+    together = ranks.run(*steps)
+    for piece, first in zip(whole, alone, strict=True):
+        for start, stop in ((0, 7), (7, 8), (8, len(piece.tokens))):
+            cut = ranks.run(Slice(piece.tokens[start:stop], start, piece.pages, True))
+        assert torch.equal(cut[0], first)
+    assert torch.equal(torch.cat([ranks.run(step) for step in steps]), together)

@@ -74,11 +74,26 @@ def test_a_step_writes_its_slots_and_no_other(ranks: Ranks) -> None:
     )
 
 
-def test_decode_alone_and_in_a_batch_give_the_same_token_scores(ranks: Ranks) -> None:
-    ranks.run(Slice(A[:-1], 0, PA, True), Slice(B[:-1], 0, PB, True))
-    together = ranks.run(Slice(A[-1:], 8, PA, True), Slice(B[-1:], 5, PB, True))
-    alone = [ranks.run(Slice(A[-1:], 8, PA, True)), ranks.run(Slice(B[-1:], 5, PB, True))]
-    assert torch.allclose(torch.cat(alone), together, rtol=0, atol=1e-6)
+def test_a_row_has_the_same_bits_alone_and_in_any_batch(ranks: Ranks) -> None:
+    """What makes a pair equal to one engine: there, other sequences are in the batch."""
+    prefill = [Slice(A[:-1], 0, PA, True), Slice(B[:-1], 0, PB, True)]
+    decode = [Slice(A[-1:], 8, PA, True), Slice(B[-1:], 5, PB, True)]
+    for slices in (prefill, decode):
+        together = ranks.run(*slices)
+        assert torch.equal(torch.cat([ranks.run(one) for one in slices]), together)
+    mixed = ranks.run(Slice(A[:4], 0, [40], True), *decode, Slice(B[:5], 0, [41, 42], True))
+    assert torch.equal(mixed[1:3], together)
+
+
+@pytest.mark.parametrize("cut", [2, 3, 4, 7])
+def test_a_prompt_has_the_same_bits_however_it_is_cut(ranks: Ranks, cut: int) -> None:
+    """But for a last token that is left alone, which is computed as a decoded one is."""
+    whole = ranks.run(Slice(A, 0, PA, True))
+    pool = ranks.runners[0].pool
+    stored = pool[PA].clone()
+    pool.zero_()
+    ranks.run(Slice(A[:cut], 0, PA, True))
+    assert torch.equal(ranks.run(Slice(A[cut:], cut, PA, True)), whole) and torch.equal(pool[PA], stored)
 
 
 def test_pages_are_what_is_read(ranks: Ranks) -> None:

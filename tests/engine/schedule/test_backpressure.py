@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cache.pages import PageAllocator
+from engine.cache.prefix import Prefixes
 from engine.core.types import Request, Sampling
 from engine.schedule.legs import Prealloc
 from engine.schedule.scheduler import AHEAD_SHARE, Limits, Scheduler
@@ -22,8 +23,9 @@ def leg(name: str, tokens: int, arrived: float) -> Sequence:
     return Sequence(request, arrived, stop_after_prefill=True)
 
 
-def scheduler(pages: int, running: int = 4, budget: int = 8) -> Scheduler:
-    return Scheduler(Limits(budget, running, PAGE), PageAllocator(pages))
+def scheduler(pages: int, running: int = 4, budget: int = 8, reuse: bool = False) -> Scheduler:
+    pool = PageAllocator(pages)
+    return Scheduler(Limits(budget, running, PAGE), pool, prefixes=Prefixes(pool, PAGE) if reuse else None)
 
 
 def step(s: Scheduler) -> list[str]:
@@ -90,6 +92,7 @@ class Pair:
     slots=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     delay=st.integers(0, 5),
     runs=st.integers(0, 5),
+    reuse=st.booleans(),
 )
 @settings(max_examples=300, deadline=None)
 def test_any_two_orders_and_pools_that_hold_the_largest_prompt_end(
@@ -99,9 +102,12 @@ def test_any_two_orders_and_pools_that_hold_the_largest_prompt_end(
     slots: tuple[int, int],
     delay: int,
     runs: int,
+    reuse: bool,
 ) -> None:
+    """With reuse too: all prompts begin alike, so each waits for pages that another computes."""
     largest = max(-(-(n + 1) // PAGE) for n in prompts)
-    pair = Pair(scheduler(largest + spare[0], slots[0]), scheduler(largest + spare[1], slots[1]), delay, runs)
+    prefill = scheduler(largest + spare[0], slots[0], reuse=reuse)
+    pair = Pair(prefill, scheduler(largest + spare[1], slots[1]), delay, runs)
     names = [f"r{i}" for i in range(len(prompts))]
     there = list(names)
     order.shuffle(there)  # type: ignore[attr-defined]
@@ -115,7 +121,7 @@ def test_any_two_orders_and_pools_that_hold_the_largest_prompt_end(
     for _ in range(enough):
         pair.turn()
         ahead = [s for s in [*pair.prefill.active, *pair.prefill.inflight] if s.ahead]
-        held = sum(len(pair.prefill.pages.pages(s.id)) for s in ahead)
+        held = pair.prefill.pages.span(s.id for s in ahead)
         assert len(ahead) <= max(1, slots[0])
         assert len(ahead) <= 1 or held <= pair.prefill.pages.total * AHEAD_SHARE
     assert sorted(pair.done) == names, f"stuck: {pair.prefill.pages.held_by()} {pair.decode.pages.held_by()}"

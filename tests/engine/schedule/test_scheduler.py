@@ -7,14 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cache.pages import PageAllocator
+from engine.cache.prefix import Prefixes
 from engine.core.types import Request, Sampling
 from engine.schedule.legs import Prealloc
 from engine.schedule.scheduler import Limits, Scheduler
 from engine.schedule.sequence import Sequence
 
 
-def make(pages: int = 64, budget: int = 16, running: int = 4, page: int = 4) -> Scheduler:
-    return Scheduler(Limits(budget, running, page), PageAllocator(pages))
+def make(
+    pages: int = 64, budget: int = 16, running: int = 4, page: int = 4, reuse: bool = False
+) -> Scheduler:
+    pool = PageAllocator(pages)
+    prefixes = Prefixes(pool, page) if reuse else None
+    return Scheduler(Limits(budget, running, page), pool, prefixes=prefixes)
 
 
 def sequence(name: str, prompt: int, arrived: float = 0.0, **flags: bool) -> Sequence:
@@ -33,8 +38,10 @@ def run(scheduler: Scheduler, outputs: dict[str, int], limit: int = 2000) -> dic
         for seq, piece in zip(plan.sequences, plan.batch.slices, strict=True):
             total += len(piece.tokens)
             assert len(piece.pages) * scheduler.limits.page_size >= piece.start + len(piece.tokens)
-            if piece.start == 0:
-                computed[seq.id] = []  # first chunk, or recomputed after a preemption
+            if piece.start < len(computed.get(seq.id, ())):
+                computed[seq.id] = []  # recomputed after a preemption
+            if seq.id not in computed or not computed[seq.id]:
+                computed[seq.id] = list(range(piece.start))  # what it shares
             computed.setdefault(seq.id, []).extend(range(piece.start, piece.start + len(piece.tokens)))
         assert total <= scheduler.limits.token_budget
         assert len(plan.sequences) <= scheduler.limits.max_running
@@ -52,12 +59,13 @@ def run(scheduler: Scheduler, outputs: dict[str, int], limit: int = 2000) -> dic
     outputs=st.integers(1, 12),
     pages=st.integers(18, 40),
     budget=st.integers(4, 32),
+    reuse=st.booleans(),
 )
 @settings(max_examples=80, deadline=None)
 def test_every_sequence_ends_whatever_the_pressure(
-    prompts: list[int], outputs: int, pages: int, budget: int
+    prompts: list[int], outputs: int, pages: int, budget: int, reuse: bool
 ) -> None:
-    scheduler = make(pages=pages, budget=budget)
+    scheduler = make(pages=pages, budget=budget, reuse=reuse)
     wanted = {}
     for index, prompt in enumerate(prompts):
         name = f"s{index}"

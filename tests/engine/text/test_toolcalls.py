@@ -10,6 +10,8 @@ from engine.text.toolcalls import ToolCall, ToolCalls
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1, "b": "é"}}\n</tool_call>'
 ADD = ToolCall("add", '{"a": 1, "b": "é"}')
+NOT_OFFERED = '<tool_call>{"name": "rm", "arguments": {}}</tool_call>'
+NO_ARGUMENTS = '<tool_call>{"name": "add", "arguments": [1]}</tool_call>'
 CASES: list[tuple[str, list[str | ToolCall]]] = [
     ("plain text", ["plain text"]),
     (CALL, [ADD]),
@@ -19,8 +21,8 @@ CASES: list[tuple[str, list[str | ToolCall]]] = [
     (f" \n{CALL}", [" \n", ADD]),
     ('<tool_call>{"name": "add"}</tool_call>', [ToolCall("add", "{}")]),
     ("<tool_call>no json</tool_call>", ["<tool_call>no json</tool_call>"]),
-    ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', ['<tool_call>{"name": "rm", "arguments": {}}</tool_call>']),
-    ('<tool_call>{"name": "add", "arguments": [1]}</tool_call>', ['<tool_call>{"name": "add", "arguments": [1]}</tool_call>']),
+    (NOT_OFFERED, [NOT_OFFERED]),
+    (NO_ARGUMENTS, [NO_ARGUMENTS]),
     ('<tool_call>{"name": "add"', ['<tool_call>{"name": "add"']),
     ("a < b <tool", ["a < b <tool"]),
     ("</tool_call>", ["</tool_call>"]),

@@ -13,6 +13,7 @@ from engine.core.ids import agent_name, new_incarnation
 from engine.core.settings import Settings
 from engine.core.types import FirstToken, Shape, split_heads
 from engine.faults import Faults
+from engine.runner import ModelRunner
 from engine.transfer import commands as c
 from engine.transfer.agent import AgentThread
 from engine.transfer.coordinator import Transfer
@@ -70,7 +71,7 @@ def heads_of(shape: Shape, tp: int, rank: int) -> tuple[int, int]:
 def make_pool(pages: int, tp: int, rank: int, shape: Shape = SHAPE) -> torch.Tensor:
     first, last = heads_of(shape, tp, rank)
     size = (pages, last - first, shape.layers, 2, shape.page_size, shape.head_dim)
-    return torch.zeros(size, dtype={4: torch.float32, 2: torch.bfloat16}[shape.itemsize])
+    return torch.zeros(size, dtype={4: torch.float32, 2: torch.bfloat16, 1: torch.uint8}[shape.itemsize])
 
 
 class FakeAgents:
@@ -106,11 +107,21 @@ class FakeAgents:
 
 
 class RealAgents:
-    """Ranks with real NIXL agents on threads of this process."""
+    """Ranks with real NIXL agents on threads of this process, over their own pools or those of `runners`."""
 
-    def __init__(self, tp: int, pages: int, instance: str, incarnation: str, shape: Shape = SHAPE) -> None:
+    def __init__(
+        self,
+        tp: int,
+        pages: int,
+        instance: str,
+        incarnation: str,
+        shape: Shape = SHAPE,
+        runners: list[ModelRunner] | None = None,
+    ) -> None:
         self.tp = tp
         self.pools = [make_pool(pages, tp, rank, shape) for rank in range(tp)]
+        if runners:
+            self.pools = [runner.pool for runner in runners]
         self.report: Callable[[c.Report], None] = lambda report: None
         self.reports: list[c.Report] = []
         self.threads = [
@@ -121,6 +132,7 @@ class RealAgents:
                 shape=shape,
                 pool=self.pools[rank],
                 report=self._report,
+                verify=runners[rank].damage if runners else None,
             )
             for rank in range(tp)
         ]
@@ -160,18 +172,21 @@ class Engine:
         peers: list[str] | None = None,
         legacy: bool = False,
         incarnation: str | None = None,
+        runners: list[ModelRunner] | None = None,
     ) -> None:
+        if runners:
+            tp, real, shape = len(runners), True, runners[0].shape
         self.instance, self.incarnation = instance, incarnation or new_incarnation()
         self.sink, self.faults = Sink(), Faults(enabled=True)
         self.settings = Settings.from_env(env or {})
         self.ranks: RealAgents | FakeAgents
         if real:
-            self.ranks = RealAgents(tp, pages, instance, self.incarnation, shape)
+            self.ranks = RealAgents(tp, pages, instance, self.incarnation, shape, runners)
         else:
             self.ranks = FakeAgents(tp, pages)
         marks: dict[str, str | int] = {
             "model": "sha256:0",
-            "dtype": {4: "float32", 2: "bfloat16"}[shape.itemsize],
+            "dtype": {4: "float32", 2: "bfloat16", 1: "bytes"}[shape.itemsize],
             "page_size": shape.page_size,
             "layout": layout_name(shape),
             "layers": shape.layers,

@@ -97,6 +97,26 @@ def test_a_line_is_what_it_says(line: str, sign: str, values: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(
+    "head",
+    [
+        "",
+        "[2026-08-20 10:00:00 TP0] ",
+        "ERROR 08-20 10:00:00 [core.py:12] ",
+        "(EngineCore pid=4) ERROR 08-20 10:00:00 [core.py:12] ",
+        "Aug 20 10:00:00 node-1 engine[4]: ",
+        "2026-08-20T10:00:00.123+08:00 stderr F ",
+        "decode-1  | ",
+        "[pod/decode-0/vllm] ",
+    ],
+)
+def test_an_exception_is_known_behind_whatever_stands_before_it(head: str) -> None:
+    text = f"{head}Traceback (most recent call last):\n{head}    assert a <= b\n{head}x.y.someError: NO\n"
+    values = {e.sign: dict(e.values) for e in TABLE.scan(text, "p", "p.log")}
+    assert values["process.raised"] == {"type": "x.y.someError", "message": "NO"}
+    assert "process.traceback" in values and values["process.asserted"] == {"what": "a <= b"}
+
+
+@pytest.mark.parametrize(
     ("line", "sign"),
     [
         ("UCX ERROR ibv_create_qp failed on mlx5_5: Cannot assign requested address", "net.not_assignable"),

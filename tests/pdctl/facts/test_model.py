@@ -53,9 +53,25 @@ def test_what_keeps_a_model_from_being_loaded_is_named(
 
 def test_ranks_are_bounded_by_key_value_heads(tmp_path: Path) -> None:
     model = parse(probe_model(str(model_folder(tmp_path / "model"))))
-    assert (model.kv_heads, model.serves(3), model.serves(4)) == (3, True, False)
+    assert (model.parts, model.serves(3), model.serves(4)) == (3, True, False)
     (tmp_path / "model" / "config.json").write_text('{"num_attention_heads": 9}')
-    assert parse(probe_model(str(tmp_path / "model"))).kv_heads == 9, "as the engine counts them then"
+    assert parse(probe_model(str(tmp_path / "model"))).parts == 9, "as the engine counts them then"
+
+
+@pytest.mark.parametrize(
+    ("config", "parts", "parts_are"),
+    [
+        ({"num_key_value_heads": 8, "kv_lora_rank": 512}, 8, "attention heads"),
+        ({"num_key_value_heads": 1, "o_groups": 4}, 4, "groups of output heads"),
+    ],
+)
+def test_ranks_that_share_one_entry_a_token_are_bounded_by_what_reads_it(
+    config: dict[str, int], parts: int, parts_are: str, tmp_path: Path
+) -> None:
+    folder = model_folder(tmp_path / "model")
+    (folder / "config.json").write_text(json.dumps({"num_attention_heads": 8, **config}))
+    model = parse(probe_model(str(folder)))
+    assert (model.parts, model.parts_are, model.kv_values) == (parts, parts_are, None)
 
 
 def test_a_path_may_be_a_gguf_file_an_empty_folder_or_nothing(tmp_path: Path) -> None:
@@ -76,4 +92,4 @@ def test_a_real_model_is_whole() -> None:
     if not folder.exists():
         pytest.skip("the model is not cached")
     model = parse(probe_model(str(folder)))
-    assert (model.there, model.wrong, model.kv_heads) == (True, "", 3)
+    assert (model.there, model.wrong, model.parts) == (True, "", 3)

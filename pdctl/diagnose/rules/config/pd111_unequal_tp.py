@@ -9,7 +9,6 @@ from pdctl.diagnose import pairs
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
-from pdctl.diagnose.words import listed
 
 
 @rule("PD111", "this build does not take unequal TP", Severity.ERROR, ["logs"])
@@ -17,8 +16,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """Prefill and decode are sharded differently, and the build refuses that or fails at the first contact.
 
     What it looks like: the pair never worked. The first request fails in the handshake: a refusal in words,
-    an assertion on the peer's TP or PP size or on the shape of its KV, or NIXL_ERR_BACKEND in loadRemoteMD with different block
-    counts. Restarting either side changes nothing.
+    an assertion on the peer's TP or PP size or on the shape of its KV, or NIXL_ERR_BACKEND in loadRemoteMD
+    with different block counts. Restarting either side changes nothing.
 
     What else it could be: loadRemoteMD also fails after a one-sided restart, but then earlier transfers
     passed and a co-restart cures it. Builds that convert between TP sizes log no failure. Hybrid models may
@@ -45,7 +44,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         yield rule.finding(
             f"{prefill.name} -> {decode.name}",
             f"{prefill.name} and {decode.name} are sharded differently"
-            + (f" ({listed(f'{d.name} {d.prefill} and {d.decode}' for d in sized)})" if sized else "")
+            + (f" ({', '.join(f'{d.name} {d.prefill} and {d.decode}' for d in sized)})" if sized else "")
             + ", and this build fails at their first contact.",
             [*lines, *quoted(events)],
             "give both the same --tp-size, then: pdctl restart --co CELL",

@@ -38,7 +38,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     good = [p.name for p in facts.engines if p.name not in bad]
     yield rule.finding(
         listed(bad),
-        f"transfer batches of {listed(bad)} time out" + (f"; {listed(good)} works." if good else "."),
+        f"transfer batches of {listed(bad)} time out" + (f"; {listed(good)} shows none." if good else "."),
         quoted(events),
         "use one protocol on all hosts; ib_write_bw -d DEV between them; curl the metadata server from each",
         touches=partners(facts, bad),
@@ -64,7 +64,7 @@ def _sharded(facts: Facts, bad: Sequence[str]) -> list[Hypothesis]:
         return []
     return [
         Hypothesis(
-            f"the sides are sharded differently ({pairs.named(differ[:2])}): every page goes in many small pieces",
+            f"the sides are sharded differently ({pairs.named(differ[:2])}): pages go in small pieces",
             "the same load with equal TP on both sides: does it hold?",
         )
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdctl.diagnose.endpoints import recovered
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
@@ -26,8 +27,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for party in facts.parties:
         lines = list(party.traces.of("ucx.device_refused"))
-        if not lines:
-            continue
+        if not lines or recovered(facts, lines):
+            continue  # it took another device
         devices = list(dict.fromkeys(e.values["device"] for e in lines if e.values.get("device")))
         asked = party.traces.environ.get("UCX_NET_DEVICES", "")
         yield rule.finding(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pdctl.diagnose.endpoints import taken_back
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import Facts, RouterView
+from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.lives import died
 from pdctl.diagnose.progress import stall
 from pdctl.diagnose.rooms import failures
@@ -56,6 +56,11 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     )
 
 
+def _speaks_after(prefills: Sequence[EngineView], at: float) -> bool:
+    """Their logs go on after that: that they had no work is not only that the logs end."""
+    return all(any(e.at is not None and e.at > at for e in p.traces.events) for p in prefills)
+
+
 def _halves(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A breaker opened and never closed; since then decode's rooms end unserved and no prompt is computed."""
     decodes = [e for e in facts.engines if e.role == "decode"]
@@ -80,7 +85,7 @@ def _halves(rule: Rule, facts: Facts) -> Iterator[Finding]:
             touches=[router.name, *(e.name for e in facts.engines)],
             since=since_then,
             hypotheses=()
-            if work
+            if work and _speaks_after(prefills, since_then)
             else [
                 Hypothesis(
                     "requests reach decode alone", "a request's room in the prefill's log: is it there?"

@@ -18,6 +18,7 @@ from pdctl.diagnose.lives import (
     raised,
     runs,
     said_in,
+    signal_of,
     told,
 )
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
@@ -77,6 +78,14 @@ def _ended(party: Party, event: Event) -> bool:
     return any(not past(party, e) for e in party.traces.of(*signs))
 
 
+def _survived(party: Party, event: Event) -> bool:
+    """It worked on after it, called nothing fatal, and was killed: that was something else."""
+    traces = party.traces
+    worked = any(e.order > event.order for e in traces.of("net.ready"))
+    fatally = any(e.order >= event.order for e in traces.of("process.fatal"))
+    return worked and not fatally and signal_of(traces) is not None
+
+
 def _note(rule: Rule, facts: Facts, party: Party, event: Event) -> Finding:
     """An end that is over: neither a cause nor an effect of what fails now."""
     when = f", {span(facts.at - event.at)} ago" if event.at is not None else ""
@@ -112,7 +121,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for party in facts.parties:
         event = fatal(party.traces) if died(party) else None
-        if event is None or not _ended(party, event):
+        if event is None or not _ended(party, event) or _survived(party, event):
             continue
         if past(party, event):
             yield _note(rule, facts, party, event)

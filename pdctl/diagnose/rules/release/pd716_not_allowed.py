@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import Facts
-from pdctl.diagnose.lives import died, past
+from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.lives import died, fatal, past, signal_of
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+
+
+def _ended_by(party: Party, lines: Sequence[Event]) -> bool:
+    """One that was logged and survived ended nothing: no other exception and no work came after it."""
+    traces = party.traces
+    if not died(party) or signal_of(traces) is not None:
+        return False
+    end = fatal(traces)
+    worked = any(e.order > lines[-1].order for e in traces.of("net.ready"))
+    return not worked and (end is None or end.where in {e.where for e in lines})
 
 
 @rule("PD716", "path not allowed", Severity.ERROR, ["logs"])
@@ -25,7 +36,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """
     for party in facts.parties:
         lines = [e for e in party.traces.of("files.not_allowed") if not past(party, e)]
-        if not lines or not died(party):
+        if not lines or not _ended_by(party, lines):
             continue
         path = next((e.values["path"] for e in lines if e.values.get("path")), "")
         homeless = path.startswith(("/.", "/root/"))

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from pdctl.errors import ConfigError
+from pdctl.exits import Exit
 from pdctl.flows.check.run import check
 from pdctl.flows.context import Context
 from pdctl.flows.deploy import supervisor
+from pdctl.flows.deploy.result import DeployFailed
 from pdctl.flows.down import down
 from pdctl.flows.supervise.switch import Standby, lease_of
 from tests.pdctl.flows.conftest import Bench
@@ -41,6 +43,21 @@ def test_a_deploy_starts_it_a_second_one_leaves_it_and_one_without_the_key_remov
     bench.deploy()
     down(bench.context())
     assert not supervisor.units_of(ctx).status([supervisor.NAME])[supervisor.NAME].running
+
+
+@pytest.mark.slow
+def test_one_that_does_not_start_fails_the_deploy_with_what_it_said(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.edit("[fleet]\n", "[fleet]\nsupervise = true\n")
+    made, policy = bench.plan(), bench.folder / "policy.toml"
+    policy.write_text('schema = 1\n[supervisor]\nmode = "acts"\n')
+    with pytest.raises(DeployFailed) as caught:
+        bench.apply(made)
+    assert caught.value.message.startswith(
+        "The supervisor did not start: it is failed (ended with exit code 2"
+    )
+    assert caught.value.exit is not Exit.OK and f"{policy}:3" in str(caught.value.document())
 
 
 def test_its_lease_does_not_lie_where_its_unit_does(bench: Bench) -> None:
