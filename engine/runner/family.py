@@ -67,6 +67,10 @@ def family_of(
     make = DECLARED.get(config.architecture)
     if make is None:
         return _grouped(checkpoint, config, shard, page_size, pages, tuning)
+    if shard.device.type == "cuda":
+        # Attention over chosen entries needs a workspace there, which no runner has for it yet.
+        text = f"{config.architecture} is served on a CPU only so far."
+        raise ModelError("no_gpu_path", text, "Use --device cpu.")
     with torch.inference_mode():
         model = make(checkpoint, config, shard, page_size)
     return _declared(model, config, shard, page_size, pages)

@@ -26,7 +26,7 @@ _DMESG = re.compile(
     r"^\[\w{3} (?P<name>[A-Z][a-z]{2})\s+(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?P<year>\d{4})\]"
 )
 # UCX and NIXL: [1724148000.123456]; also seconds since boot of a kernel log, told apart by their size.
-_EPOCH = re.compile(r"(?:^\[\s*|[\]|:] \[(?=\d{10}\.))(?P<seconds>\d+\.\d{3,9})\]")
+_EPOCH = re.compile(r"(?:^\[\s*|[\])|:] \[(?=\d{10}\.))(?P<seconds>\d+\.\d{3,9})\]")
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: n for n, name in enumerate(_NAMES, 1)}
 _RANK = re.compile(r"\b(?P<kind>TP|PP|DP|EP|rank|Rank)[ =_:]?(?P<n>\d+)\b")

@@ -77,6 +77,8 @@ def command(
     if saved == "":
         raise ConfigError("no_bundle", "--from has no name: the folder or .tar.gz to judge stands behind it.")
     _refuse(saved, {"--bundle": bundle, "--watch": watch, "--fix": fix or None}, pseudonyms)
+    if saved is not None and (asked := _asks(ctx, probes, stacks)):
+        raise ConfigError("saved_bundle", f"--from judges a saved bundle; {asked} is for a running fleet.")
     if saved is not None:
         report = judge_bundle(Path(saved))
     else:
@@ -95,6 +97,17 @@ def command(
     elif not s.json:
         show(report)
     return mend(ctx, s, report, yes) if fix else report.exit(level)
+
+
+def _asks(ctx: typer.Context, probes: bool, stacks: bool) -> str:
+    """The first option that says what to ask engines for."""
+    source = ctx.get_parameter_source("since")
+    given = {
+        "--since": source is not None and source.name == "COMMANDLINE",
+        "--probes": probes,
+        "--stacks": stacks,
+    }
+    return next((name for name, told in given.items() if told), "")
 
 
 def _refuse(saved: str | None, of_fleets: dict[str, object], pseudonyms: bool) -> None:

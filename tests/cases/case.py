@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from pdctl.diagnose.report import Report
@@ -31,7 +32,7 @@ class Case:
     next_test: str
 
     def judge(self) -> Report:
-        return judge_bundle(self.folder)
+        return _judged(self.folder)
 
     def faults(self, report: Report) -> list[str]:
         """What is wrong with the verdict, as sentences; empty when it is right."""
@@ -60,6 +61,12 @@ class Case:
         if self.next_test and self.next_test not in tests:
             faults.append(f"no next test says {self.next_test!r}")
         return faults
+
+
+@cache
+def _judged(folder: Path) -> Report:
+    """Once a run: several tests look at every verdict."""
+    return judge_bundle(folder)
 
 
 def load(folder: Path) -> Case:

@@ -40,7 +40,7 @@ SIGNS = (
     Sign("process.raised", "panicked at", r"(?P<type>panicked) at (?P<message>.*)"),
     Sign("process.raised", "terminate called", r"(?P<type>terminate called) (?P<message>.*)"),
     Sign("process.place", 'File "', r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?'),
-    Sign("process.asserted", "assert ", r"(?:^|[\]|:]|\bstd(?:out|err) [FP])\s+assert (?P<what>.+)"),
+    Sign("process.asserted", "assert ", r"(?:^|[\])|:]|\bstd(?:out|err) [FP])\s+assert (?P<what>.+)"),
     Sign("process.fatal", "hit an exception"),
     Sign("process.fatal", "EngineCore encountered a fatal error"),
     Sign("process.fatal", "EngineCore failed to start"),
@@ -62,8 +62,8 @@ SIGNS = (
     Sign(
         "process.frame",
         ".so",
-        BEGIN
-        + r" *#?\d+ +(?:0x[0-9a-f]+ in )?(?:\S*/)?(?P<library>lib[\w.-]+?\.so)\S*\((?P<function>[A-Za-z_]\w*)",
+        rf"{BEGIN} *#?\d+ +(?:0x[0-9a-f]+ in )?"
+        r"(?:\S*/)?(?P<library>lib[\w.-]+?\.so)\S*\((?P<function>[A-Za-z_]\w*)",
     ),
     Sign("process.assertion", "ssert failed: ", BEGIN + r"F\d{4,8} .*[Aa]ssert failed: (?P<what>.+)"),
     Sign("process.assertion", "heck failed: ", BEGIN + r"F\d{4,8} .*[Cc]heck failed: (?P<what>.+)"),

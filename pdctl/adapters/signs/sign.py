@@ -12,9 +12,9 @@ from itertools import accumulate
 from pdctl.adapters.stamps import rank, written
 from pdctl.adapters.traces import Event
 
-# Where a line of a server begins: at once, or behind what journald, compose ("name  | "), kubectl
-# ("[pod/name] ") or a container runtime ("TIME stderr F ") puts before it.
-BEGIN = r"(?:^|[\]|:] |\bstd(?:out|err) [FP] )"
+# Where a line of a server begins: at once, or behind what vLLM ("(Worker pid=4) "), journald, compose
+# ("name  | "), kubectl ("[pod/name] ") or a container runtime ("TIME stderr F ") puts before it.
+BEGIN = r"(?:^|[\])|:] |\bstd(?:out|err) [FP] )"
 LINE = 400  # characters of a line that are kept as evidence
 SEARCHED = 4000  # characters of a line that patterns see
 REPEATS = 500  # events of one sign in one log that are kept: the first half and the last half

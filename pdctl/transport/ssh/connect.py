@@ -82,7 +82,7 @@ def _hung_up(target: Target, host: str, said: str, late: bool) -> UnreachableErr
 
 
 class _Dropped(Exception):
-    """The server hung up before it asked who we are."""
+    """The server hung up before it said whether we may log in."""
 
 
 def _login(target: Target, host: str, jump: Connection | None, end: float) -> paramiko.Transport:
@@ -206,6 +206,9 @@ def _authenticate(transport: paramiko.Transport, target: Target, host: str) -> N
                     break
     except (EOFError, ConnectionError, paramiko.SSHException) as error:
         said = f"it hung up: {error}"
+    # After more than one key it may be the server's limit of tries, and the next time would be the same.
+    if tried.offered == 1 and not transport.is_active():
+        raise _Dropped("no answer to the key came")
     raise _refused(target, host, tried, said)
 
 

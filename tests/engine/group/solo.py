@@ -43,7 +43,7 @@ class Solo:
         self.settings = Settings.from_env(env)
         config = EngineConfig(
             instance="e", role="both", incarnation="i", model=model, host="", port=0, advertise="",
-            pages=pages, page_size=PAGE, token_budget=budget, max_running=running,
+            pages=pages, page_size=runner.shape.page_size, token_budget=budget, max_running=running,
         )  # fmt: skip
         self.runner = runner
         self.max_model_len, self.eos, self.digest = runner.max_model_len, eos, runner.digest

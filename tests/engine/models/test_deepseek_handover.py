@@ -59,7 +59,7 @@ def worst(decode: Ranks, pages: list[list[int]], want: torch.Tensor) -> torch.Te
     return found
 
 
-@pytest.mark.parametrize("tp", [1, 3])
+@pytest.mark.parametrize("tp", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_residue(made: tuple[Path, torch.Tensor], tp: int) -> None:
     folder, want = made
     prefill, decode = (Ranks(folder, ranks, pages=POOL, page_size=PAGE) for ranks in (4 - tp, tp))

@@ -41,7 +41,7 @@ V32 = {
     "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128,
     "num_key_value_heads": 128, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
     "n_group": 8, "topk_group": 4, "first_k_dense_replace": 3, "moe_layer_freq": 1,
-    "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "topk_method": "noaux_tc", "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "norm_topk_prob": True,
     "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
     "v_head_dim": 128, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048, "vocab_size": 129280,
     "max_position_embeddings": 163840, "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu",

@@ -11,6 +11,7 @@ from engine.core.errors import EngineError
 from engine.core.types import Batch, Slice
 from engine.layers.indexer import KEYS
 from engine.runner import ModelRunner, Tuning
+from engine.runner.audit import Audit
 from tests.engine.models.deepseek import build_deepseek
 from tests.engine.models.tiny import Meeting, Ranks, ThreadComm, build
 
@@ -65,15 +66,30 @@ def test_samples_of_what_is_right_say_nothing(folder: Path) -> None:
         ranks.run(Slice([TOKENS[at]], at, own, True))
 
 
+class Other:
+    """A communicator of two ranks, of which the other one's sum is this one's and `more`."""
+
+    rank, tp = 0, 2
+
+    def __init__(self, more: int) -> None:
+        self._more = more
+
+    def all_reduce(self, t: torch.Tensor) -> torch.Tensor:
+        return t.mul_(2).add_(self._more)
+
+    def gather_cat(self, t: torch.Tensor) -> torch.Tensor | None:
+        raise AssertionError("a sample gathers nothing")
+
+
 def test_ranks_that_differ_are_found_though_each_is_right_by_itself(folder: Path) -> None:
-    ranks = Ranks(folder, 2, page_size=PAGE, tuning=Tuning(index_check=1))
-    own = pages(ranks.runners[0])
-    ranks.run(Slice(TOKENS[:30], 0, own, True))
-    other = Ranks(folder, 1, page_size=PAGE)
-    other.run(Slice(TOKENS[1:31], 0, own, True))
-    ranks.runners[1].pool.copy_(other.runners[0].pool)
+    runner = Ranks(folder, page_size=PAGE).runners[0]
+    run(runner, 1)
+    batch = Batch(1, [Slice([5], 29, pages(runner), True)])
+    index, state = runner._index, runner.shape.state_pages
+    assert index is not None
+    Audit(index, runner.pool, state, Other(0), every=1).after(batch)
     with pytest.raises(EngineError, match="differs from that of other ranks in layer"):
-        ranks.run(Slice([TOKENS[30]], 30, own, True))
+        Audit(index, runner.pool, state, Other(1), every=1).after(batch)
 
 
 def test_what_has_arrived_is_verified_by_place(folder: Path) -> None:

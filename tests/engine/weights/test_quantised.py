@@ -80,9 +80,8 @@ def is_linear(name: str, weight: torch.Tensor) -> bool:
 
 
 @pytest.mark.parametrize(("model", "form"), [("deepseek_v32", "blocks_of_fp8"), ("deepseek_v4", "mxfp4")])
-@pytest.mark.parametrize("tp", [1, 3])
-def test_a_quantised_model_is_the_model_of_its_values(tmp_path: Path, model: str, form: str, tp: int) -> None:
-    """transformers' logits from the values, and this engine's from the bits, also where ranks cut blocks."""
+def test_a_quantised_model_is_the_model_of_its_values(tmp_path: Path, model: str, form: str) -> None:
+    """transformers' logits from the values, and this engine's from the bits; three ranks cut blocks."""
     config = {"hidden_size": 48, "moe_intermediate_size": 32, "q_lora_rank": 32}
     build_deepseek(model, tmp_path, **config)
     path = tmp_path / "model.safetensors"
@@ -99,7 +98,7 @@ def test_a_quantised_model_is_the_model_of_its_values(tmp_path: Path, model: str
     document = json.loads((tmp_path / "config.json").read_text())
     own = {"quant_method": "fp8", "weight_block_size": [BLOCK, BLOCK]}
     (tmp_path / "config.json").write_text(json.dumps(document | {"quantization_config": own}))
-    got = Ranks(tmp_path, tp, page_size=16).run(Slice(TOKENS, 0, PAGES, True))
+    got = Ranks(tmp_path, 3, page_size=16).run(Slice(TOKENS, 0, PAGES, True))
     assert torch.allclose(got[0], want[-1], atol=2e-4)
 
 

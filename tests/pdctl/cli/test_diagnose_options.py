@@ -39,7 +39,15 @@ def test_a_page_is_written_beside_the_verdict(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize(
     "options",
-    [["--bundle", "x"], ["--watch", "1"], ["--fix"], ["--pseudonyms"]],
+    [
+        ["--bundle", "x"],
+        ["--watch", "1"],
+        ["--fix"],
+        ["--pseudonyms"],
+        ["--since", "5m"],
+        ["--probes"],
+        ["--stacks"],
+    ],
     ids=lambda o: o[0],
 )
 def test_what_needs_a_fleet_does_not_go_with_a_saved_bundle(
@@ -47,6 +55,11 @@ def test_what_needs_a_fleet_does_not_go_with_a_saved_bundle(
 ) -> None:
     assert main(["diagnose", "--from", str(STALE), *options]) == Exit.USAGE
     assert options[0] in capsys.readouterr().err
+
+
+def test_a_bundle_without_a_name_is_not_this_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", "--from", ""]) == Exit.USAGE
+    assert "--from has no name" in capsys.readouterr().err
 
 
 def test_a_page_is_for_its_owner_alone_also_where_another_was(tmp_path: Path) -> None:

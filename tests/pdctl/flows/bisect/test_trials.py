@@ -197,8 +197,9 @@ def test_an_interrupt_puts_everything_back(noon: Bench) -> None:
             return super().run(ctx)
 
     was = old(noon)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(PdctlError, match="Interrupted") as stopped:
         bisect(noon, Stops(noon, ("KNOB_01",)), Options(STEADY))
+    assert stopped.value.exit is Exit.INTERRUPTED
     assert old(noon) == was and not recovery.path(noon.fleet()).exists()
     assert len(state.resumed(noon.fleet(), kept(noon)).trials) == 2
 
@@ -209,7 +210,7 @@ def kept(bench: Bench) -> state.State:
 
 
 def test_declining_the_plan_changes_nothing(noon: Bench) -> None:
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(PdctlError, match="Interrupted"):
         bisect(noon, Fails(noon, ("KNOB_01",)), Options(STEADY), _decline)
     assert not recovery.path(noon.fleet()).exists() and not state.path(noon.fleet()).exists()
 
