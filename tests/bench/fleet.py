@@ -11,6 +11,8 @@ from tests.bench.procs import Procs, free_ports, http_ok
 
 NAME = "bench"
 START_SECONDS = 180
+# The same prompt is sent several ways, and each is to compute it.
+EVERY_PROMPT = {"PD_PREFIX_CACHE": "0"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def start_pair(procs: Procs, engine: Engine) -> Pair:
     cell, peer = ("--cell", "bench"), ("--peer", f"127.0.0.1:{link}")
     first = engine.argv("bench-prefill", "prefill", prefill, "--bootstrap-port", str(link), *cell)
     second = engine.argv("bench-decode", "decode", decode, *peer, *cell)
-    pids = (procs.start("prefill", first), procs.start("decode", second))
+    pids = (procs.start("prefill", first, EVERY_PROMPT), procs.start("decode", second))
     urls = [f"http://127.0.0.1:{port}" for port in (prefill, decode, router)]
     engines = procs.wait("the pair", lambda: all(http_ok(f"{u}/ready") for u in urls[:2]), START_SECONDS)
     router_pid = procs.start("router", _router(router, prefill, link, decode))
@@ -71,7 +73,7 @@ def start_pair(procs: Procs, engine: Engine) -> Pair:
 def start_whole(procs: Procs, engine: Engine) -> Target:
     """One engine in role `both`, without a router."""
     (port,) = free_ports(1)
-    procs.start("whole", engine.argv("bench-whole", "both", port))
+    procs.start("whole", engine.argv("bench-whole", "both", port), EVERY_PROMPT)
     url = f"http://127.0.0.1:{port}"
     procs.wait("the engine", lambda: http_ok(f"{url}/ready"), START_SECONDS)
     return Target(url, NAME)

@@ -22,6 +22,8 @@ QUICK = {
     "PD_DECODE_TRANSFER_TIMEOUT": "8",
     "PD_PREFILL_INFLIGHT_TIMEOUT": "10",
     "PD_DRAIN_TIMEOUT": "3",
+    # Stages of a long prompt are waited for: each is to be computed, and handed over, in several steps.
+    "PD_PREFIX_CACHE": "0",
 }
 # Tried once: what is measured is how a client hears of a fault, not how it is kept from it.
 READY = 240.0  # seconds; a bed that starts is no cell: patience costs nothing
