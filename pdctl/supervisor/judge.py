@@ -45,12 +45,14 @@ class Seen:
         return self.code, self.subject
 
 
+# A fault point that is armed: it says how something fell ill, and not that it is well.
+ARMED = "PD606"
 # Verdicts of the ledger that an abort can end.
 _STUCK = {"PD602": "stuck", "PD601": "forgotten"}
 
 
 def seen(report: Report, cells: Mapping[str, str]) -> list[Seen]:
-    """Errors that nothing else explains, each with its cell. `cells` is unit -> cell.
+    """Errors that nothing else explains but an armed fault, each with its cell. `cells` is unit -> cell.
 
     What befell an earlier life of all that it touches, as a log still tells, is not wrong now.
     """
@@ -58,7 +60,8 @@ def seen(report: Report, cells: Mapping[str, str]) -> list[Seen]:
     born = _born(report.facts)
     for placed in report.verdict.findings:
         f = placed.finding
-        if f.severity is not Severity.ERROR or placed.caused_by is not None:
+        cause = None if placed.caused_by is None else report.verdict.findings[placed.caused_by].finding
+        if f.severity is not Severity.ERROR or (cause is not None and cause.code != ARMED):
             continue
         if f.since is not None and _past(f.since, [born[n] for n in f.touches if n in born]):
             continue

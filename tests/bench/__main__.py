@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: serving, transfer, router, ssh, deploy and supervise cost, within one run."""
+"""`python -m tests.bench`: serving, prefix, transfer, router, ssh, deploy and supervise cost, in one run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import deploy, machine, router, serving, ssh, supervise, transfer
-from tests.bench.procs import BenchError
+from tests.bench import deploy, machine, prefix, router, serving, ssh, supervise, transfer
+from tests.bench.procs import BenchError, end_on_sigterm
 from tests.bench.vllm_pair import HOME, ensure
 
 DEFAULT_MODEL = HOME.parent / "models" / "smollm2-135m"
-NAMES = ("transfer", "router", "ssh", "deploy", "supervise", "serving", "vllm")
+NAMES = ("transfer", "router", "prefix", "ssh", "deploy", "supervise", "serving", "vllm")
 MODELLESS = ("transfer", "ssh", "deploy", "supervise")
 Bench = Callable[[], tuple[str, dict[str, object]]]
 
@@ -36,6 +36,7 @@ def chosen(args: argparse.Namespace, logs: Path, skipped: dict[str, str]) -> dic
     benches: dict[str, Bench] = {
         "transfer": lambda: transfer.run(50 if args.quick else 300, logs),
         "router": lambda: router.run(args.model, args.dtype, 30 if args.quick else 150, logs),
+        "prefix": lambda: prefix.run(args.model, args.dtype, 2 if args.quick else 6, logs),
         "ssh": lambda: ssh.run(50 if args.quick else 200),
         "deploy": lambda: deploy.run(1 if args.quick else 3, logs),
         "supervise": lambda: supervise.run(supervise.QUICK if args.quick else supervise.FULL, logs),
@@ -60,6 +61,7 @@ def chosen(args: argparse.Namespace, logs: Path, skipped: dict[str, str]) -> dic
 
 def main() -> int:
     args = parse()
+    end_on_sigterm()
     if args.only not in MODELLESS and not (args.model / "config.json").is_file():
         print(f"{args.model} holds no model; run `pdctl model pull smollm2-135m` first.", file=sys.stderr)
         return 2

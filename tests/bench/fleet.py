@@ -56,13 +56,13 @@ class Pair:
     router_start_s: float
 
 
-def start_pair(procs: Procs, engine: Engine) -> Pair:
+def start_pair(procs: Procs, engine: Engine, env: dict[str, str] = EVERY_PROMPT) -> Pair:
     """Start prefill, decode and router, each on a free port, and wait until they are ready."""
     prefill, link, decode, router = free_ports(4)
     cell, peer = ("--cell", "bench"), ("--peer", f"127.0.0.1:{link}")
     first = engine.argv("bench-prefill", "prefill", prefill, "--bootstrap-port", str(link), *cell)
     second = engine.argv("bench-decode", "decode", decode, *peer, *cell)
-    pids = (procs.start("prefill", first, EVERY_PROMPT), procs.start("decode", second))
+    pids = (procs.start("prefill", first, env), procs.start("decode", second))
     urls = [f"http://127.0.0.1:{port}" for port in (prefill, decode, router)]
     engines = procs.wait("the pair", lambda: all(http_ok(f"{u}/ready") for u in urls[:2]), START_SECONDS)
     router_pid = procs.start("router", _router(router, prefill, link, decode))

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +18,13 @@ from types import TracebackType
 
 class BenchError(Exception):
     """A benchmark cannot run; the message says why in one sentence."""
+
+
+def end_on_sigterm() -> None:
+    """From now on SIGTERM leaves every block as Ctrl-C does: servers have sessions of their own, and would
+    outlive it.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 class Procs:

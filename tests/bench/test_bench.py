@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -142,6 +143,23 @@ def test_processes_end_with_the_block_even_when_they_ignore_sigterm(tmp_path):
         procs.wait("it", lambda: "up" in procs.tail("stubborn"), 30)
         raise RuntimeError("boom")
     assert not psutil.pid_exists(pid)
+
+
+def test_processes_end_with_a_benchmark_that_is_told_to_end(tmp_path):
+    """As `timeout` and a CI runner do it; they have sessions of their own and would outlive it."""
+    body = (
+        "import time; from pathlib import Path; from tests.bench.procs import Procs, end_on_sigterm\n"
+        "end_on_sigterm()\n"
+        f"with Procs(Path({str(tmp_path)!r})) as procs:\n"
+        "    print(procs.start('server', ['sleep', '300']), flush=True)\n"
+        "    time.sleep(300)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", body], stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        server = int(bench.stdout.readline())
+        bench.terminate()
+        assert bench.wait(30) == 128 + signal.SIGTERM
+    assert not psutil.pid_exists(server)
 
 
 def test_the_meter_tells_a_busy_process_from_an_idle_one(tmp_path):

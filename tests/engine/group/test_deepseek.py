@@ -7,7 +7,7 @@ import torch
 
 from engine.runner import ModelRunner
 from tests.engine.group.solo import Solo
-from tests.engine.models.deepseek import build_deepseek
+from tests.engine.models.deepseek import build_deepseek, one_thread  # noqa: F401
 from tests.engine.models.tiny import Meeting, ThreadComm
 
 PROMPTS = [
@@ -26,11 +26,11 @@ def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def test_answers_do_not_depend_on_company_or_on_being_sent_back(runner: ModelRunner) -> None:
     """The pool holds two sequences and a little: a third one is recomputed, its state with it."""
-    alone = [Solo(runner, pages=96).ask(f"r{i}", prompt, 20) for i, prompt in enumerate(PROMPTS)]
+    alone = [Solo(runner, pages=96).ask(f"r{i}", prompt, 8) for i, prompt in enumerate(PROMPTS)]
     state = runner.shape.state_pages
-    tight = Solo(runner, budget=16, pages=1 + 3 * state + 13)
+    tight = Solo(runner, budget=16, pages=1 + 3 * state + 9)
     for i, prompt in enumerate(PROMPTS):
-        tight.submit(f"r{i}", prompt, max_tokens=20)
+        tight.submit(f"r{i}", prompt, max_tokens=8)
     tight.finish()
     assert [tight.tokens(f"r{i}") for i in range(3)] == alone
     assert tight.leader._scheduler.preemptions > 0

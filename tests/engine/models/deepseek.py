@@ -9,10 +9,12 @@ queries are bfloat16. Scores of a relu are often exactly equal, so without the f
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.overrides import TorchFunctionMode
@@ -120,6 +122,15 @@ def build_deepseek(name: str, folder: Path, seed: int = 3, **other: Any) -> PreT
     return model
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """For a module that imports it: products as small as these only lose by threads that wait for a core."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 class _Rules(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -148,7 +159,7 @@ def reference(model: PreTrainedModel, tokens: list[int]) -> torch.Tensor:
 
 
 def build_served(name: str, folder: Path) -> None:
-    """A checkpoint whose tokens are bytes, after 8 special ones."""
+    """A checkpoint whose tokens are bytes, after 8 special ones, and that can chat."""
     build_deepseek(name, folder, vocab_size=264, max_position_embeddings=2048)
     special = [f"<{i}>" for i in range(8)]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -157,6 +168,8 @@ def build_served(name: str, folder: Path) -> None:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
+    template = "{% for m in messages %}<2>{{ m['content'] }}{% endfor %}<3>"
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import torch
 
 from engine.core.errors import ModelError
 from engine.core.types import Slice
-from tests.engine.models.deepseek import build_deepseek, reference
+from tests.engine.models.deepseek import build_deepseek, one_thread, reference  # noqa: F401
 from tests.engine.models.tiny import Ranks
 
 NAMES = ("deepseek_v32", "deepseek_v32_yarn", "deepseek_v4")

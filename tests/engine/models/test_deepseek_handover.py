@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine.core.types import Slice
-from tests.engine.models.deepseek import build_deepseek, reference
+from tests.engine.models.deepseek import build_deepseek, one_thread, reference  # noqa: F401
 from tests.engine.models.tiny import Ranks
 
 PAGE = 16

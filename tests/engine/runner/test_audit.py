@@ -12,7 +12,7 @@ from engine.core.types import Batch, Slice
 from engine.layers.indexer import KEYS
 from engine.runner import ModelRunner, Tuning
 from engine.runner.audit import Audit
-from tests.engine.models.deepseek import build_deepseek
+from tests.engine.models.deepseek import build_deepseek, one_thread  # noqa: F401
 from tests.engine.models.tiny import Meeting, Ranks, ThreadComm, build
 
 PAGE, TOKENS = 16, list(range(3, 43))

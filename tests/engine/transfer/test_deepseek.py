@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.core.types import FirstToken, Slice
-from tests.engine.models.deepseek import build_deepseek, reference
+from tests.engine.models.deepseek import build_deepseek, one_thread, reference  # noqa: F401
 from tests.engine.models.tiny import Ranks
 from tests.engine.transfer.harness import Engine, until
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from engine.core.errors import ModelError
 from engine.core.types import Slice
 from engine.weights import Checkpoint
-from tests.engine.models.deepseek import DEEPSEEKS, build_deepseek, reference
+from tests.engine.models.deepseek import DEEPSEEKS, build_deepseek, one_thread, reference  # noqa: F401
 from tests.engine.models.tiny import Ranks
 
 Tensors = dict[str, torch.Tensor]

@@ -51,6 +51,14 @@ def test_what_counts_is_an_error_at_the_root_with_its_cell() -> None:
     assert [s.cell for s in seen(report(found("PD201", "router")), CELLS)] == [""]
 
 
+def test_what_an_armed_fault_does_is_as_wrong_as_if_it_came_by_itself() -> None:
+    armed = found("PD606", "prefill-0", severity=Severity.WARNING)
+    frozen = found("PD202", "prefill-0")
+    assert [s.code for s in seen(report(armed, frozen, caused_by=0), CELLS)] == ["PD202"]
+    crowded = found("PD715", "prefill-0", severity=Severity.WARNING)
+    assert seen(report(crowded, frozen, caused_by=0), CELLS) == [], "what explains it otherwise stays so"
+
+
 @pytest.mark.parametrize(("since", "past"), [(900.0, True), (999.0, False), (1500.0, False), (None, False)])
 def test_what_befell_an_earlier_life_is_not_wrong_now(since: float | None, past: bool) -> None:
     killed = found("PD210", "decode-0", "router", "a-host", since=since)
