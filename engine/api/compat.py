@@ -71,7 +71,8 @@ class Compat:
         if held or state["pages"]["held"]:
             said = f"Not idle: {held} requests hold {state['pages']['held']} pages."
             return json_response({"success": False, "message": said}, 400)
-        pages = (await self._client.admin("flush", {})).get("pages", 0)
+        there = state["pages"]["total"] > 0  # none is before the model is up
+        pages = (await self._client.admin("flush", {})).get("pages", 0) if there else 0
         return json_response({"success": True, "message": f"{pages} pages were flushed."})
 
     async def abort_request(self, request: Request) -> Response:

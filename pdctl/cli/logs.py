@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -31,6 +32,8 @@ def command(
         if s.json:
             show_json({"schema": 1, "logs": found})
             return
+        if not any(found.values()):
+            print(f"{unit or context.fleet.name} has no log: nothing of it was started yet.", file=sys.stderr)
         for name, said in found.items():
             for line in said:
                 print(line if unit else f"{name}| {line}")

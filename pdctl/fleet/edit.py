@@ -95,7 +95,9 @@ def _check_order(before: Profile, values: Mapping[str, str]) -> None:
     worse = [p for p in chain_problems(numbers) if p not in chain_problems(before.numbers())]
     if worse:
         said = ", ".join(f"{env}={value}" for env, value in values.items())
-        raise ConfigError("out_of_order", f"{said} would put timeouts out of order.", details=worse)
+        first = ", ".join(env for env in numbers if env not in values and any(env in why for why in worse))
+        hint = f"Change {first} first, or let `pdctl tune-timeout --apply` move all of them." if first else ""
+        raise ConfigError("out_of_order", f"{said} would put timeouts out of order.", hint, details=worse)
 
 
 def set_verified(folder: Path, profile: str, env: str, record: Verified) -> None:
@@ -158,6 +160,7 @@ def _fill(table: Any, row: dict[str, Any], keep: tuple[str, ...]) -> None:
         if isinstance(value, dict):
             inner = tomlkit.table()
             inner.update(value)
+            inner.add(tomlkit.nl())
             table[key] = inner
         else:
             table[key] = value

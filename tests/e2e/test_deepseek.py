@@ -38,7 +38,7 @@ def test_the_pair_says_what_the_single_engine_says(cell: Stack) -> None:
 
 def test_damage_on_the_way_is_seen(cell: Stack) -> None:
     before = cell["decode-0"].state()["counters"]["kv_corrupt"]
-    cell.admin("decode-0", "faults", name="corrupt-page", count=1, value=0)
+    cell.admin("decode-0", "faults", name="corrupt-page", armed=True, count=1)
     with pytest.raises(AssertionError, match="kv_corrupt"):
         cell.pair_ids("prefill-0", "decode-0", PROMPTS[1], TOKENS)
     wait_for("the counter", lambda: cell["decode-0"].state()["counters"]["kv_corrupt"] == before + 1)

@@ -83,7 +83,7 @@ class Variable:
         try:
             value = float(text)
         except ValueError:
-            return f"must be a number of {unit}, in quotes." if self.unit else "must be a number, in quotes."
+            return f"must be a number of {unit}." if self.unit else "must be a number."
         if (self.whole or self.type in ("count", "port")) and not value.is_integer():
             return "must be a whole number."
         low = value if self.low is None else self.low

@@ -78,7 +78,7 @@ def restart_cell(ctx: Context, cell: str, wait: float) -> None:
             following = f"pdctl resume {ctx.journal.id}"
         raise PdctlError(
             "co_restart_failed",
-            f"Cell {cell} was not restarted: {last.machine.reason or last.machine.event}",
+            f"Cell {cell} did not come through its restart: {last.machine.reason or last.machine.event}",
             f"Next: {following}" if following else "",
             exit=report.exit,
             details=last.true_now,

@@ -105,7 +105,7 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
         (
             "port = 8103",
             'port = 8103\nenv = { PD_HEARTBEAT_TIMEOUT = "soon" }',
-            "23: cells.a.engines.decode-0.env.PD_HEARTBEAT_TIMEOUT: must be a number of seconds, in quotes.",
+            "23: cells.a.engines.decode-0.env.PD_HEARTBEAT_TIMEOUT: must be a number of seconds.",
         ),
         (
             'transport = "local"',

@@ -17,7 +17,6 @@ from pdctl.fleet.order import refuse_disorder
 from pdctl.fleet.profile import engine_env, load_profile, profile_names
 from pdctl.fleet.schema import Verified
 
-
 ROOT = Path(__file__).parents[3]
 
 
@@ -119,6 +118,7 @@ def test_set_keeps_comments_and_marks_unverified(profiles: Path) -> None:
     assert (change.old, change.new, change.side) == ("120", "110", "prefill")
     text = path.read_text()
     assert text.startswith("# a remark\n")
+    assert 'evidence = "e.json"\n\n[values.PD_START_TIMEOUT]' in text
     value = load_profile(profiles, "default").values[INFLIGHT]
     assert value.reason == "p99 dwell is 4 s"
     assert value.verified == record
@@ -151,6 +151,13 @@ def test_a_wrong_set_changes_nothing(profiles: Path, env: str, value: str, reaso
         set_value(profiles, "default", env, value, reason, "me@here")
     assert caught.value.code == code
     assert (profiles / "default.toml").read_text() == before
+
+
+@pytest.mark.parametrize(("value", "first"), [("99", TRANSFER), ("800", "PD_ROUTER_IDLE_TIMEOUT")])
+def test_a_value_out_of_order_names_what_goes_first(profiles: Path, value: str, first: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        set_value(profiles, "default", INFLIGHT, value, "why", "me@here")
+    assert first in caught.value.hint.partition(" first, ")[0]
 
 
 def test_a_foreign_variable_needs_its_side_once(profiles: Path) -> None:
