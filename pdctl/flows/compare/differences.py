@@ -11,7 +11,7 @@ from pdctl.fleet.catalogue.find import family_of
 from pdctl.fleet.profile import Profile, Value
 from pdctl.fleet.secret import MASK, is_secret
 from pdctl.flows.compare.operand import resolve
-from pdctl.flows.compare.side import Environ, Side
+from pdctl.flows.compare.side import Environ, Side, same
 from pdctl.flows.context import Context
 
 _DIGEST = "secret sha256:"
@@ -66,7 +66,7 @@ def _word(value: Value | None) -> str | None:
 
 def _between_units(ctx: Context, left: Side, right: Side) -> Iterator[Difference]:
     if left.only and right.only:
-        mine, theirs = (next(iter(side.units.values())).environ for side in (left, right))
+        mine, theirs = (next(iter(side.units.values())).in_force for side in (left, right))
         yield from _between("", mine, theirs, left, right)
         return
     named = next((side for side in (left, right) if side.only), None)
@@ -82,7 +82,7 @@ def _between_units(ctx: Context, left: Side, right: Side) -> Iterator[Difference
 def _between(unit: str, one: Environ, other: Environ, left: Side, right: Side) -> Iterator[Difference]:
     for name in sorted({*one, *other}):
         mine, theirs = one.get(name), other.get(name)
-        if _told(name, left, right) and not _same(mine, theirs):
+        if _told(name, left, right) and not same(mine, theirs):
             hide = name in left.secret or name in right.secret
             yield Difference(unit, name, _masked(name, mine, hide), _masked(name, theirs, hide))
 
@@ -96,15 +96,6 @@ def _told(name: str, left: Side, right: Side) -> bool:
     if profile is None:
         return True
     return name in profile.values or (family_of(name) is not None and name not in other_names())
-
-
-def _same(one: str | None, other: str | None) -> bool:
-    if one is None or other is None or one == other:
-        return one == other
-    try:
-        return float(one) == float(other)
-    except ValueError:
-        return False
 
 
 def _masked(name: str, value: str | None, hide: bool) -> str | None:

@@ -11,11 +11,12 @@ from pdctl.facts import process
 from pdctl.facts.collect import gather
 from pdctl.facts.missing import Missing
 from pdctl.facts.process import shown
-from pdctl.fleet.model import Engine, Fleet, Router
+from pdctl.fleet.model import Engine, Router
 from pdctl.fleet.names import nearest
 from pdctl.fleet.profile import engine_env, load_profile
+from pdctl.flows import admin
 from pdctl.flows.asking import ask_host
-from pdctl.flows.compare.side import Held, Side
+from pdctl.flows.compare.side import Environ, Held, Side, same
 from pdctl.flows.context import Context
 from pdctl.flows.deploy.deployment import Deployment, Entry
 from pdctl.flows.deploy.kept import list_deployments
@@ -54,6 +55,9 @@ def _running(ctx: Context, label: str, units: list[Engine | Router]) -> Side:
                 notes.append(f"{name} is left out: {each.reason}.")
             else:
                 held[name] = each
+                if each.live:
+                    said = ", ".join(f"{env}={value}" for env, value in each.live.items())
+                    notes.append(f"{name} has values that were set live since its start: {said}.")
     if not held:
         said = f"Of {label} no process can be read."
         raise PdctlError("nothing_runs", said, exit=Exit.UNREACHABLE, details=notes)
@@ -64,16 +68,25 @@ def _on_host(ctx: Context, host: str, units: list[Engine | Router]) -> Found:
     names = [u.name for u in units]
     gathered = gather(ctx.units(host), lambda asked: ask_host(ctx, host, asked, DEADLINE), names, {})
     facts = gathered.units(names)
-    return {u.name: _environ(ctx.fleet, u, facts[u.name].process) for u in units}
+    return {u.name: _environ(ctx, u, facts[u.name].process) for u in units}
 
 
-def _environ(fleet: Fleet, unit: Engine | Router, told: process.Process | Missing) -> Held | Missing:
+def _environ(ctx: Context, unit: Engine | Router, told: process.Process | Missing) -> Held | Missing:
     if isinstance(told, Missing):
         return told
     if isinstance(told.environ, Missing):
         return told.environ
-    secret = frozenset(env for env, value in engine_env(fleet, unit).items() if value.secret)
-    return Held(unit.role, told.environ, secret)
+    secret = frozenset(env for env, value in engine_env(ctx.fleet, unit).items() if value.secret)
+    return Held(unit.role, told.environ, secret, _set_live(ctx, unit, told.environ))
+
+
+def _set_live(ctx: Context, unit: Engine | Router, environ: Environ) -> Environ:
+    """Values in force that are not those it was started with; none of one that does not say."""
+    if unit.kind != "bundled":
+        return {}
+    rows = admin.state(ctx, unit.url).get("timeouts", {}).values()
+    now = {row["env"]: f"{row['value']:g}" for row in rows if row.get("source") == "admin"}
+    return {env: value for env, value in now.items() if not same(value, environ.get(env))}
 
 
 def _recorded(ctx: Context, label: str, id: str) -> Side:

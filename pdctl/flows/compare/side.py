@@ -15,11 +15,16 @@ Environ = Mapping[str, str]
 @dataclass(frozen=True)
 class Held:
     """The environment of one unit. Secrets that are called so are digests, so that two can be compared;
-    `secret` are the names of all that are known to be one."""
+    `secret` are the names of all that are known to be one. `live` is what it was given since its start."""
 
     role: str
     environ: Environ
     secret: frozenset[str] = frozenset()
+    live: Environ = field(default_factory=dict)
+
+    @property
+    def in_force(self) -> Environ:
+        return {**self.environ, **self.live}
 
 
 @dataclass(frozen=True)
@@ -46,4 +51,14 @@ class Side:
         if self.profile is not None:
             values = self.profile.env_for(role).items()
             return shown({env: opened(fleet, value).value for env, value in values})
-        return self.units[unit].environ if unit in self.units else None
+        return self.units[unit].in_force if unit in self.units else None
+
+
+def same(one: str | None, other: str | None) -> bool:
+    """Of numbers the value counts."""
+    if one is None or other is None or one == other:
+        return one == other
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False

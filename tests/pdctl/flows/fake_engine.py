@@ -46,12 +46,16 @@ def behaviour(*files: Path) -> list[str]:
 class Handler(BaseHTTPRequestHandler):
     name = ""
     timeouts: ClassVar[dict[str, float]] = {}
+    sources: ClassVar[dict[str, str]] = {}
     empty = False
     told: ClassVar[dict[str, bool]] = {}
     """Engines that a router was given -> cordoned."""
 
     def named(self) -> dict[str, dict[str, object]]:
-        return {NAMES.get(k, k): {"env": k, "value": v} for k, v in self.timeouts.items()}
+        rows = {
+            k: {"env": k, "value": v, "source": self.sources.get(k, "env")} for k, v in self.timeouts.items()
+        }
+        return {NAMES.get(k, k): row for k, row in rows.items()}
 
     def log_message(self, *args: object) -> None:
         pass
@@ -80,6 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             envs = {name: env for env, name in NAMES.items()}
             for name, value in body.items():
                 self.timeouts[envs[name]] = value
+                self.sources[envs[name]] = "admin"
             return self.reply(dict(self.named()))
         if self.path == "/admin/cordon":
             if body["engine"] not in self.told:

@@ -6,6 +6,7 @@ import pytest
 
 from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
+from pdctl.flows import admin
 from pdctl.flows.compare.differences import Difference, compare
 from tests.pdctl.flows.conftest import Bench
 
@@ -74,6 +75,14 @@ def test_a_profile_a_deployment_and_what_runs(bench: Bench) -> None:
     assert (
         Difference("", INFLIGHT, "120", None) in between and Difference("", "UCX_TLS", None, "tcp") in between
     )
+
+    with bench.context() as ctx:
+        admin.post(ctx, ctx.fleet.unit("prefill-0").url, "timeouts", {"inflight": 90.0})
+        found = compare(ctx, "default", "running")
+        assert Difference("prefill-0", INFLIGHT, "120", "90") in found.rows, "what is in force counts"
+        assert found.notes == (f"prefill-0 has values that were set live since its start: {INFLIGHT}=90.",)
+        admin.post(ctx, ctx.fleet.unit("prefill-0").url, "timeouts", {"inflight": 120.0})
+        assert compare(ctx, "default", "running").rows == (own,)
 
     hide(bench, "a.env", "open sesame")
     bench.edit('value = "120"\nside = "prefill"', 'value = "110"\nside = "prefill"', "profiles/default.toml")
