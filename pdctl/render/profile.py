@@ -31,7 +31,7 @@ def set_by(value: Value) -> str | None:
 
 
 def verified(value: Value) -> str:
-    """When it was seen to fire on this fleet, or that it was not; that another value was, or a test saw it."""
+    """When it was seen to fire on this fleet; no, that another value was, or that a test alone saw it."""
     record = value.verified
     if record is None:
         return "no; by a test" if value.proved_by else "no"

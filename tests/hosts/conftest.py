@@ -20,6 +20,22 @@ COUNT = 3
 PROJECT = Path(__file__).parents[2]
 BASE = Path(os.environ.get("TESTHOSTS_BASE", "/var/cache/testhosts"))
 NAME = os.environ.get("TESTHOSTS_NAME", "tst")
+# What `make test` takes of this folder; `make test-hosts` runs all of it.
+SAMPLE = (
+    "test_needs.py",
+    "test_lab.py",
+    "test_ssh_contract.py",
+    "test_ssh_login.py",
+    "test_local_root.py",
+    "test_units_local.py",
+    "test_adopt.py",
+    "test_release.py::test_from_nothing_to_serving_and_then_nothing",
+)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if not any(f"tests/hosts/{name}" in item.nodeid for name in SAMPLE):
+        item.add_marker("hosts")
 
 
 @pytest.fixture(scope="session")

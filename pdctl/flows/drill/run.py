@@ -178,4 +178,5 @@ def _served(scene: Scene, drill: Drill, row: Row, others: list[str]) -> None:
     try:
         router_canary(scene.ctx, CANARY)
     except PdctlError as error:
-        row.wrong.append(error.message)
+        row.undone = None  # ready is not whole: a wedge looks like this
+        row.wrong.append(f"not undone: {error.message}")

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pdctl.diagnose.rules import BY_CODE
-from pdctl.errors import ConfigError
+from pdctl.errors import ConfigError, PdctlError
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.profile import load_profile
 from pdctl.flows.drill.catalogue import DRILLS, chosen
 from pdctl.flows.drill.gate import edge_of
+from pdctl.flows.drill.run import _served
+from pdctl.flows.drill.score import Row
 from pdctl.flows.init import Wanted, init_fleet
 from tests.pdctl.models import model_folder
 
 
 def test_what_a_drill_expects_is_a_rule() -> None:
     assert {code for drill in DRILLS.values() for code in drill.codes} <= BY_CODE.keys()
+
+
+def test_a_fleet_that_is_ready_and_does_not_answer_is_not_whole_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wedge looks like this; a run of drills ends there."""
+
+    def silent(*_: object) -> None:
+        raise PdctlError("canary", "The canary through the router answered 504.")
+
+    monkeypatch.setattr("pdctl.flows.drill.run.router_canary", silent)
+    sent = SimpleNamespace(outcomes=lambda ids, deadline: [""] * len(ids), end=lambda *_: None)
+    fleet = SimpleNamespace(router=SimpleNamespace(kind="bundled"))
+    row = Row("kill-engine", undone=1.0)
+    scene: Any = SimpleNamespace(ctx=SimpleNamespace(fleet=fleet), sent=sent)
+    _served(scene, DRILLS["kill-engine"], row, ["a", "b"])
+    assert row.undone is None and row.answered == 2 and row.wrong[0].startswith("not undone: The canary")
 
 
 def test_drills_are_chosen_by_name_or_all_and_a_mistyped_one_is_told() -> None:
