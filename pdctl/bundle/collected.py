@@ -6,8 +6,10 @@ A live diagnose reads its own documents by this too, so that a saved bundle give
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from pdctl.adapters import kinds
@@ -41,6 +43,12 @@ _LOST = Missing("the bundle has no answer of its host")
 _RUNNING = ("running", "starting", "stopping", "orphaned")
 # Lives that nobody asked for: what the life before them wrote tells why.
 UNASKED = ("supervisor", "")
+_ASKED = (None, 0, 143, -15)  # how a life ends that somebody ended
+_STARTING = re.compile(r"^Starting .*\bpdctl ")  # systemd, before each life
+_UP = re.compile(
+    r"^Started .*\bpdctl | is up after [\d.]+ s$|ired up and ready to roll|pplication startup complete"
+)
+_LONG = 300.0
 
 
 @dataclass(frozen=True)
@@ -151,24 +159,44 @@ class Collected:
 
     def present(self, name: str, text: str) -> str:
         """A log without the lines of lives before the present one, which are left as empty lines. Of a unit
-        that ended, or came back unasked, all lives since somebody asked for one are present.
+        that ended, or came back unasked, all lives since somebody asked for one are present, but none from
+        before a life that was up and lasted. Where somebody ended it, only the last is.
         """
         declared = self.declared(name)
         unit = self.unit(name).unit if declared else _LOST
         if declared is None or not known(unit):
             return text
         if unit.state not in _RUNNING or (unit.restarts and unit.started_by in UNASKED):
-            return _series(text, unit)
+            return _series(text, unit, self.manifest.at)
         zone = self._gathered[declared.host].answers.of("zone")
         return _from(text, unit, self.manifest.at, min(0, zone if isinstance(zone, int) else 0))
 
 
-def _series(text: str, unit: Unit) -> str:
-    """From the keeper's mark of the life that was asked for; the whole text where it marked none."""
+def _series(text: str, unit: Unit, at: float) -> str:
+    """From the mark of the life that was asked for; the whole text where nothing marked one."""
     lines = text.split("\n")
-    begins = [n for n, line in enumerate(lines) if f"[keeper] {unit.name} started as pid " in line]
-    begin = begins[-1 - unit.restarts] if len(begins) > unit.restarts else 0
+    mark = f"[keeper] {unit.name} started as pid "
+    begins = [n for n, line in enumerate(lines) if mark in line or _STARTING.search(line)]
+    asked = unit.state == "stopped" and unit.exit in _ASKED
+    count = 1 if asked else unit.restarts + 1
+    begin = begins[-count] if len(begins) >= count else 0
+    lives = [n for n in begins if n >= begin]
+    for first, end in pairwise([*lives, len(lines)]):
+        runs_since = unit.started_at if end == len(lines) and unit.state in _RUNNING else None
+        if _lasted(lines[first:end], at, runs_since):
+            begin = first
     return "\n" * begin + "\n".join(lines[begin:])
+
+
+def _lasted(life: list[str], at: float, runs_since: float | None) -> bool:
+    """Whether a life was up for long: what ended the one before it was over then."""
+    up = next((n for n, line in enumerate(life) if _UP.search(line)), None)
+    if up is None:
+        return False
+    if runs_since is not None:
+        return at - runs_since >= _LONG
+    stamps = [stamp for line in life[up:] if (stamp := written(line, at)) is not None]
+    return bool(stamps) and stamps[-1] - stamps[0] >= _LONG
 
 
 def _from(text: str, unit: Unit, near: float, zone: int) -> str:

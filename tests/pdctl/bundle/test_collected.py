@@ -14,6 +14,7 @@ from pdctl.bundle.documents import Documents
 from pdctl.bundle.manifest import Asked, Declared, FleetPage, Manifest
 from pdctl.bundle.read import facts_of
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.report import make
 from pdctl.errors import ConfigError
 from pdctl.facts.missing import Missing, known
 from pdctl.units.spec import UnitStatus
@@ -78,6 +79,50 @@ def test_a_unit_that_ended_is_judged_by_the_lives_since_it_was_asked_for(restart
     )
     failed = replace(RUNNING, state="failed", pid=None, exit_code=2, restarts=restarts)
     assert len(lines(facts({"decode-0/log.txt": log}, unit=failed))) == judged
+
+
+WATCHDOG = "pdctl-f-decode@decode-0.service: Watchdog timeout (limit 10s)!"
+UNIT = "pdctl-f-decode@decode-0.service - pdctl decode engine decode-0"
+
+
+def _life(pid: int, systemd: bool, hour: int, minutes: int, end: str) -> list[str]:
+    """The log of one life: up in its first minute, its last own line `minutes` later."""
+    began = (
+        f"Starting {UNIT}..."
+        if systemd
+        else f"2026-08-20 {hour:02}:00:00 [keeper] decode-0 started as pid {pid}"
+    )
+    stamp = f"2026-08-20 {hour:02}:{{}},000 INFO pdctl.engine: "
+    up = stamp.format("00:09") + "decode-0 is up after 9.0 s"
+    return [began, up, stamp.format(f"{minutes:02}:30") + "request r1 ended", end]
+
+
+def _fired(found: Facts) -> list[str]:
+    return [event.where for event in found.engines[0].traces.of("watchdog.fired")]
+
+
+@pytest.mark.parametrize("systemd", [True, False])
+@pytest.mark.parametrize(
+    ("state", "code", "minutes", "judged"),
+    [
+        ("inactive", 0, 1, False),  # somebody stopped the life that healed it
+        ("failed", 9, 1, True),  # it may be the same again
+        ("failed", 9, 20, False),  # it was over for long
+        ("active", None, 1, True),
+        ("active", None, 20, False),
+    ],
+)
+def test_what_ended_a_life_before_one_that_healed_is_over(
+    systemd: bool, state: str, code: int | None, minutes: int, judged: bool
+) -> None:
+    log = _life(6, systemd, 8, 1, WATCHDOG) + _life(7, systemd, 9, minutes, "Stopped.")
+    ended = replace(RUNNING, state=state, exit_code=code, restarts=1, started_by="supervisor")
+    runs = replace(ended, started_at=AT - minutes * 60.0) if state == "active" else replace(ended, pid=None)
+    found = facts({"decode-0/log.txt": "\n".join(log)}, unit=runs)
+    assert _fired(found) == (["decode-0/log.txt:4"] if judged else [])
+    codes = [p.finding.code for p in make(found, 1.0).verdict.findings if p.finding.severity.word == "error"]
+    if state == "inactive":
+        assert "PD446" not in codes and "PD201" in codes
 
 
 def test_a_host_west_of_utc_loses_no_line_of_its_present_life() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
-from pdctl.diagnose.lives import died, failed_before, gravity
+from pdctl.diagnose.lives import died, failed_before, gravity, past
 from pdctl.diagnose.progress import stands
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import span
@@ -23,7 +23,9 @@ def _fired(facts: Facts, party: Party) -> list[Event]:
     waits = list(party.traces.of("watchdog.shm_wait"))
     patient = (len(waits) >= _OFTEN and stands(party.traces, facts.at)) or died(party)
     fired = [*party.traces.of(*_FIRED), *(waits if patient else ())]
-    return sorted(fired, key=lambda e: e.order)
+    # One that ended an earlier life is not why the last one ended.
+    over = party.traces.ended is not None
+    return sorted((e for e in fired if not (over and past(party, e))), key=lambda e: e.order)
 
 
 def _compiles(party: Party, first: Event) -> list[Hypothesis]:
