@@ -12,6 +12,7 @@ import pytest
 
 from tests.hosts.lab.host import LabHost, until
 from tests.hosts.lab.lab import Lab
+from tests.hosts.lab.shell import LabError
 
 
 def network() -> int:
@@ -94,8 +95,11 @@ def test_a_reboot_from_inside_comes_back(hosts: list[LabHost]) -> None:
     h3.try_sh("systemctl reboot")
 
     def again() -> bool:
-        code, now = h3.try_sh("cat /proc/sys/kernel/random/boot_id") if h3.on else (1, "")
-        return code == 0 and now != before and h3.booted()
+        try:
+            code, now = h3.try_sh("cat /proc/sys/kernel/random/boot_id")
+            return code == 0 and now != before and h3.booted()
+        except LabError:  # it is off between its two lives
+            return False
 
     until(again, 60, "h3 is back")
 

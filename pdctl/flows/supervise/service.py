@@ -82,14 +82,16 @@ class Service:
                 if (self.again.is_set() or freed) and daemon.running is None:
                     asked = self.again.is_set()
                     self.again.clear()
-                    fresh = self._read(fleet, daemon.policy)
-                    if inputs(fresh[0]) != stamp or fresh[1].supervisor.page != p.page:
-                        self._say("the fleet's files have changed: begins again with them")
-                        return fresh
-                    if asked or fresh[1] != daemon.policy:
-                        self._say("read its policy again")
-                    daemon.ward.reform(fresh[1])
-                    teller.channels = fresh[1].notify
+                    fresh = self._read()
+                    if asked: self._say("read its policy again")
+                    if fresh is not None:
+                        if inputs(fresh[0]) != stamp or fresh[1].supervisor.page != p.page:
+                            self._say("the fleet's files have changed: begins again with them")
+                            return fresh
+                        if asked or fresh[1] != daemon.policy:
+                            self._say("read its policy again")
+                        daemon.ward.reform(fresh[1])
+                        teller.channels = fresh[1].notify
                 self._pause(daemon.policy.supervisor.look_every - (time.monotonic() - began))
             self._tell("STOPPING=1")
         return fleet, policy
@@ -120,8 +122,8 @@ class Service:
         if not trouble:
             self._tell(f"WATCHDOG=1\nSTATUS={words(record.live.standing)}")
 
-    def _read(self, fleet: Fleet, policy: PolicyFile) -> tuple[Fleet, PolicyFile]:
-        """Both files anew, or as they were where they have problems, which are said."""
+    def _read(self) -> tuple[Fleet, PolicyFile] | None:
+        """Both files anew; None where they have problems, which are said."""
         try:
             fresh = self._load()
             return fresh, load_policy(fresh.paths.policy)
@@ -129,7 +131,7 @@ class Service:
             self._say(f"goes on with what it had: {error.message}")
             for line in error.details:
                 self._say(f"  {line}")
-            return fleet, policy
+            return None
 
     def _pause(self, seconds: float) -> None:
         """Until the next look, or until there is something to do."""

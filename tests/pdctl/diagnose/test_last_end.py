@@ -135,6 +135,25 @@ def test_a_crash_of_an_earlier_life_is_not_the_end_of_this_one() -> None:
     assert not found(told(crash + BEGUN.format(2), frozen), "PD212")
 
 
+@pytest.mark.parametrize(
+    ("how", "table", "leads"),
+    [
+        ("with exit code 0", "exit = 0", "PD201"),  # somebody stopped the life that healed it
+        ("by signal 15", "exit = -15", "PD201"),
+        ("by signal 9", "exit = -9", "PD211"),
+        ("", 'state = "starting"\nhealth = "refused"', "PD446"),  # not yet healed
+    ],
+)
+def test_a_watchdog_that_ended_an_earlier_life_is_not_the_end_of_the_last(
+    how: str, table: str, leads: str
+) -> None:
+    fired = BEGUN.format(1) + "Watchdog timeout (limit 10s)!\n" + ENDED.format(1, "by signal 6")
+    log = fired + BEGUN.format(2) + "all is well\n" + (ENDED.format(2, how) if how else "")
+    facts = told(log, table + "\nrestarts = 1")
+    assert bool(found(facts, "PD446")) == (leads == "PD446")
+    assert make(facts, 1.0).verdict.findings[0].finding.code == leads
+
+
 def test_an_interrupted_co_restart_leads_by_its_name(scene: Any) -> None:
     scene.reach["decode-0"] = Reach.REFUSED
     scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 3, AT - 20)

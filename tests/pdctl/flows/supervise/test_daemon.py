@@ -352,6 +352,10 @@ def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_poli
         heard.extend(socket.read())
         return (key, value) in heard
 
+    def feeds() -> int:
+        hears("WATCHDOG")
+        return heard.count(("WATCHDOG", "1"))
+
     rows = 'schema = 1\n[supervisor]\nlook_every = 2.0\npage = ""\n'
     (folder / "policy.toml").write_text(rows)
     argv = [sys.executable, "-m", "pdctl", "--fleet", str(folder), "supervise"]
@@ -364,6 +368,9 @@ def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_poli
         run.send_signal(signal.SIGHUP)
         until(lambda: "goes on with what it had" in log.read_text())
         assert f"{folder}/policy.toml:5: supervisor.mode: must be one of" in log.read_text()
+        fed = feeds()
+        until(lambda: feeds() > fed + 1)  # another turn began: what is said of this one was
+        assert "read its policy again" not in log.read_text()
         (folder / "policy.toml").write_text(rows + 'mode = "watch"\n')
         run.send_signal(signal.SIGHUP)
         until(lambda: "read its policy again" in log.read_text())
