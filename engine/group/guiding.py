@@ -18,8 +18,15 @@ from engine.schedule.sequence import Sequence as Seq
 
 
 def library() -> ModuleType:
-    """`engine.text.grammar`: its library is loaded by the first request that asks for a grammar."""
-    return importlib.import_module("engine.text.grammar")
+    """`engine.text.grammar`: its library is loaded by the first request that asks for a grammar. RequestError
+    where it is not installed."""
+    try:
+        return importlib.import_module("engine.text.grammar")
+    except ImportError as error:
+        text = f"This installation shapes no answers: {error}."
+        raise RequestError(
+            "not_supported", text, 400, "Deploy again with the release's own packages."
+        ) from None
 
 
 class Guiding:

@@ -83,7 +83,6 @@ class Service:
                     asked = self.again.is_set()
                     self.again.clear()
                     fresh = self._read()
-                    if asked: self._say("read its policy again")
                     if fresh is not None:
                         if inputs(fresh[0]) != stamp or fresh[1].supervisor.page != p.page:
                             self._say("the fleet's files have changed: begins again with them")

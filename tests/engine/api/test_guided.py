@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -46,6 +47,14 @@ def test_generate_has_them_among_its_sampling_params() -> None:
         client = Scripted(spell("x"))
         assert call(client, "/generate", {"text": "a", "sampling_params": params}).status_code == 200
         assert client.submitted[0].grammar == grammar
+
+
+def test_an_installation_without_the_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "engine.text.grammar")
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    answer = call(Scripted(spell("x")), "/v1/completions", {"prompt": "a", "guided_regex": "a"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "not_supported")
+    assert call(Scripted(spell("x")), "/v1/completions", {"prompt": "a"}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -322,6 +322,28 @@ def test_a_host_that_is_gone_is_one_finding(scene: Scene) -> None:
     assert found.hypotheses
 
 
+@pytest.mark.parametrize("prefill", [Reach.UNREACHABLE, Reach.TIMED_OUT, Reach.OK])
+def test_a_host_that_was_asked_and_is_silent_is_gone_with_its_engines(
+    scene: Scene, hosts: Any, prefill: Reach
+) -> None:
+    """One engine is enough; one whose connection broke off half way is silent, and not frozen."""
+    scene.reach = {"prefill-0": prefill, "decode-0": Reach.UNREACHABLE}
+    gone = Missing("host h3 did not answer within 5 s")
+    scene.hosts = [*scene.hosts, hosts("h3", clock=gone, disk=gone, ports=gone, reach=gone)]
+    facts = scene.facts()
+    away = [e.name for e in facts.engines if e.reach is not Reach.OK]
+    engines = [
+        replace(e, member=replace(e.member, host="h3", unit=gone, process=gone)) if e.name in away else e
+        for e in facts.engines
+    ]
+    placed = make(replace(facts, engines=tuple(engines)), 1.0).verdict.findings
+    assert placed[0].finding.code == "PD301"
+    assert placed[0].finding.summary == f"Host h3 cannot be reached, and with it {' and '.join(away)}."
+    assert all(
+        p.caused_by == 0 for p in placed if p.finding.code in ("PD202", "PD301") and p is not placed[0]
+    )
+
+
 def test_a_co_restart_that_stopped_half_way_is_continued(scene: Scene) -> None:
     scene.reach["decode-0"] = Reach.REFUSED
     scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)

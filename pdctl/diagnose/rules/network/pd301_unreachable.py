@@ -29,10 +29,23 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for host in dict.fromkeys(v.member.host for v in views):
         there = [v for v in views if v.member.host == host]
         lost = [v for v in there if v.reach is Reach.UNREACHABLE]
-        if lost == there and len(lost) > 1 and all(not known(v.member.unit) for v in lost):
-            yield _host(rule, host, lost)
+        if _gone(facts, host, there):
+            yield _host(rule, host, there)
         else:
             yield from (_alone(rule, view) for view in lost)
+
+
+def _gone(facts: Facts, host: str, there: Sequence[EngineView | RouterView]) -> bool:
+    """Nothing on it answers, and neither does the host: where it was asked itself, of one engine too. In the
+    seconds after its end a connection may still be open, and only silent.
+    """
+    reaches = {v.reach for v in there}
+    if Reach.UNREACHABLE not in reaches or any(known(v.member.unit) for v in there):
+        return False
+    asked = facts.host(host)
+    if asked is not None and not known(asked.clock):
+        return reaches <= {Reach.UNREACHABLE, Reach.TIMED_OUT}
+    return len(there) > 1 and len(reaches) == 1
 
 
 def _host(rule: Rule, host: str, lost: Sequence[EngineView | RouterView]) -> Finding:

@@ -122,6 +122,7 @@ def _age(state: Engine) -> float | None:
 
 # Rules that say what it is frozen in.
 _CAUSES = (
+    "PD301",
     "PD606",
     *(f"PD{n}" for n in range(440, 452) if n != 443),
     "PD680",
