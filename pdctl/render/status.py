@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pdctl.adapters.picture import Engine, Pages, Reach, Router
+from pdctl.diagnose.words import listed
 from pdctl.facts.missing import Missing
 from pdctl.flows.status import EngineStatus, FleetStatus
 from pdctl.render.table import show_table
@@ -115,7 +116,13 @@ def router_line(status: FleetStatus) -> str:
 def troubles(status: FleetStatus) -> list[str]:
     """A line for each thing that is not well, and what to do next."""
     lines = []
+    for host, why in status.unreachable.items():
+        units = [e.engine.name for e in status.engines if e.engine.host == host]
+        units += [status.router.name] if status.router.host == host else []
+        lines.append(f"Host {host} is unreachable, and with it {listed(units)}: {why}")
     for e in status.engines:
+        if e.engine.host in status.unreachable:
+            continue
         known = e.sample.picture
         if e.unit.reason and e.unit.state != "active":
             lines.append(f"{e.engine.name}: unit {e.unit.state}: {e.unit.reason}")

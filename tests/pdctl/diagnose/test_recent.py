@@ -164,10 +164,13 @@ def test_an_engine_that_ended_and_was_not_asked_is_not_said_to_answer() -> None:
     assert placed.finding.code == "PD201" and not any("HTTP" in line for line in placed.finding.evidence)
 
 
-def oom(scene: Any, hosts: Any, ago: float, ready: bool = True, **unit: Any) -> list[str]:
+HOST, GROUP = "Out of memory", "Memory cgroup out of memory"
+
+
+def oom(scene: Any, hosts: Any, ago: float, ready: bool = True, want: str = HOST, **unit: Any) -> list[str]:
     """Severities of PD210: units began 1000 s ago, the kernel killed a python `ago` s ago."""
-    line = "Out of memory: Killed process 26256 (python) total-vm:5161476kB"
-    where, values = "hosts/local/dmesg.txt:1", {"name": "python"}
+    line = f"{want}: Killed process 26256 (python) total-vm:5161476kB"
+    where, values = "hosts/local/dmesg.txt:1", {"name": "python", "pid": "26256"}
     event = Event("kernel.oom_kill", "local", AT - ago, 1, where, line, values=values)
     scene.hosts = [hosts(traces=HostTraces(events=(event,)))]
     for name in ("prefill-0", "decode-0", "router"):
@@ -190,6 +193,13 @@ def test_a_process_that_was_killed_long_before_a_life_is_not_its_end(scene: Any,
 def test_one_that_was_killed_beside_engines_that_are_well_is_a_note(scene: Any, hosts: Any) -> None:
     assert oom(scene, hosts, ago=500.0) == ["info"]
     assert oom(scene, hosts, ago=500.0, ready=False) == ["warning"]
+
+
+def test_one_that_outgrew_the_limit_of_its_own_group_is_no_note_beside_engines_that_are_well(
+    scene: Any, hosts: Any
+) -> None:
+    assert oom(scene, hosts, ago=500.0, want=GROUP) == []
+    assert oom(scene, hosts, ago=500.0, want=GROUP, ready=False) == ["warning"]
 
 
 def test_one_that_was_killed_before_a_start_or_a_stop_is_a_note(scene: Any, hosts: Any) -> None:

@@ -1,4 +1,4 @@
-"""A verdict over four hosts takes no longer than a dead one's deadline and little more."""
+"""A verdict or a status over four hosts takes no longer than a dead one's deadline and little more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from pdctl.diagnose.report import Report
+from pdctl.flows import status
 from pdctl.flows.collect.hosts import HOST_DEADLINE
 from pdctl.flows.diagnose import diagnose
+from pdctl.render.status import troubles
 from tests.pdctl.flows.conftest import PAIR, Bench
 
 # What the verdict itself may take: collecting from hosts that live, and judging.
@@ -73,3 +75,13 @@ def test_a_dead_host_costs_its_deadline_and_is_named(four: Bench) -> None:
     assert ("PD301", "h4") in told(report), told(report)
     assert report.verdict.findings[0].finding.code == "PD301", report.verdict.summary
     assert seconds < HOST_DEADLINE + LIVING, f"{seconds:.1f} s"
+
+
+def test_a_status_with_a_dead_host_does_not_wait_for_its_ssh(four: Bench) -> None:
+    found = status.collect_status(four.context())
+    assert set(found.unreachable) == {"h4"} and not found.healthy
+    assert {e.engine.host for e in found.engines if e.unit.state == "active"} == {"h1", "h2"}
+    said = "Host h4 is unreachable, and with it prefill-d and decode-d: h4 did not answer within "
+    assert [line for line in troubles(found) if "-d" in line] == [f"{said}{status.HOST_DEADLINE:g} s."]
+    assert found.document()["unreachable"].keys() == {"h4"}
+    assert found.seconds < status.HOST_DEADLINE + LIVING, f"{found.seconds:.1f} s"

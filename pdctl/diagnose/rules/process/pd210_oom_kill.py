@@ -62,6 +62,11 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
         lines = [e for e in lines if not here or any(of_its_end(p, e) for p in here)]
         if not lines or any(signal_of(p.traces) == 9 for p in here):
             continue
+        severity = _gravity(here, lines)
+        if severity is Severity.INFO:
+            lines = _of_the_host(lines)
+        if not lines:
+            continue
         victims = listed(dict.fromkeys(e.values["name"] for e in lines if e.values.get("name")))
         yield rule.finding(
             host.name,
@@ -70,8 +75,14 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
             "dmesg -T | grep -i -A1 'oom-kill'; raise the memory limit or lower host caches",
             touches=[host.name, *(p.name for p in here)],
             since=since(lines),
-            severity=_gravity(here, lines),
+            severity=severity,
         )
+
+
+def _of_the_host(lines: list[Event]) -> list[Event]:
+    """Without the kills by a limit of a group of processes: beside engines that are well it was another group."""
+    fenced = {e.values.get("pid") for e in lines if "emory cgroup" in e.line or "_MEMCG" in e.line}
+    return [e for e in lines if e.values.get("pid") not in fenced]
 
 
 def _gravity(here: list[Party], lines: list[Event]) -> Severity | None:
