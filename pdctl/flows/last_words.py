@@ -19,14 +19,24 @@ _ENDS = re.compile(r"^\S+ ends: (?P<why>.+?) \(exit \d+ \w+\)$")
 
 
 def last_life(lines: Sequence[str]) -> list[str]:
-    """What came since the process was started last; all of `lines` where they do not reach back to it."""
+    """The last life that wrote anything, from its start; all of `lines` where they do not reach back to one.
+
+    A process that its supervisor has just started anew has written nothing yet: the life before it tells why.
+    """
     starts = [n for n, line in enumerate(lines) if _STARTS.search(line)]
-    return list(lines[starts[-1] if starts else 0 :])
+    for start in reversed(starts):
+        if any(map(_own, lines[start:])):
+            return list(lines[start:])
+    return list(lines)
+
+
+def _own(line: str) -> bool:
+    return bool(line.strip()) and not _SUPERVISOR.search(line)
 
 
 def last_words(lines: Sequence[str]) -> str:
     """The last error that the process's last life logged, else the last line that it wrote; "" for none."""
-    own = [line for line in last_life(lines) if line.strip() and not _SUPERVISOR.search(line)]
+    own = list(filter(_own, last_life(lines)))
     errors = [found["said"] for line in own if (found := _ERROR.match(line))]
     said = errors[-1] if errors else own[-1].strip() if own else ""
     ends = _ENDS.match(said)

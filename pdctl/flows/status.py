@@ -203,7 +203,7 @@ async def _host(ctx: Context, name: str, opened: asyncio.Event) -> _Host:
 
     async def within(act: Callable[[], T]) -> T:
         """This machine's own calls have their own deadlines."""
-        left = None
+        left = None if local else max(0.0, end - time.monotonic())
         try:
             return await asyncio.wait_for(asyncio.wrap_future(begin(act)), left)
         except TimeoutError:

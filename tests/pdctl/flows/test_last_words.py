@@ -19,6 +19,7 @@ def test_the_error_of_the_last_life_is_taken_out_of_its_frame() -> None:
     assert last_words(KEPT) == "The model has 3 heads. Start less"
     assert last_words(KEPT[:2]) == "an error of the life before"
     assert len(last_life(KEPT)) == 5
+    assert last_words(KEPT[:3]) == "an error of the life before"
 
 
 def test_a_process_that_ended_before_it_had_a_logger() -> None:
