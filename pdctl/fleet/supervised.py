@@ -20,6 +20,6 @@ def refuse_elsewhere(fleet: Fleet) -> None:
         "supervise_elsewhere",
         f"{place(fleet, 'fleet', 'supervise')}: fleet.supervise: the control host {control.name} is another "
         "machine, and the supervisor runs where the fleet's folder and the keys for its hosts are.",
-        f"Keep the fleet's folder on {control.name}, name that host there with transport = \"local\" and "
+        f'Keep the fleet\'s folder on {control.name}, name that host there with transport = "local" and '
         "deploy from there; or set fleet.supervise = false and run `pdctl supervise` here.",
     )

@@ -80,7 +80,7 @@ def _hosts(rule: Rule, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_the_host(lines: list[Event]) -> list[Event]:
-    """Without kills by the limit of a group of processes: beside engines that are well it was another group."""
+    """Without kills by the limit of a group: beside engines that are well it was a group of others."""
     fenced = {e.values.get("pid") for e in lines if "emory cgroup" in e.line or "_MEMCG" in e.line}
     return [e for e in lines if e.values.get("pid") not in fenced]
 
