@@ -174,7 +174,7 @@ class Lifecycle:
             self.counters.dwell.add(self._wall(), max(0.0, at - seq.since), outcome)
         self.counters.end(outcome, code)
         if code == "kv_corrupt":
-            self.pages.forget(seq.id)
+            self.scheduler.distrust(seq)
         if seq.id in self._reachable:
             self.pages.quarantine(seq.id)
         else:

@@ -84,6 +84,13 @@ class Scheduler:
         self.inflight.append(seq)
         seq.move("inflight", now)
 
+    def distrust(self, seq: Sequence) -> None:
+        """The KV of `seq` is corrupt: no later prompt is given it, nor what others compute over it."""
+        self.pages.forget(seq.id)
+        self.prefixes.renew()
+        for other in self.waiting:
+            other.keys.clear()
+
     def drop(self, seq: Sequence) -> None:
         """Forget a sequence wherever it stands; its pages are the caller's to give back."""
         for queue in (self.waiting, self.active, self.inflight):
@@ -254,6 +261,7 @@ class Scheduler:
         self.drop(victim)
         self.pages.give_back(victim.id)
         victim.computed = victim.prefilled = victim.published = 0
+        victim.keys.clear()
         victim.preempted += 1
         self.preemptions += 1
         if victim.stop_after_prefill:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pdctl import contracts
 from pdctl.adapters.endpoints import Server
-from pdctl.diagnose.facts import HalfWay, Suppression
+from pdctl.diagnose.facts import HalfWay, Left, Suppression
 from pdctl.errors import ConfigError
 from pdctl.facts.missing import Missing
 
@@ -47,7 +47,7 @@ class Skipped:
 class Manifest:
     """`samples` are the times of both samples (Unix seconds), `gap` what lay between them, `since` how many
     seconds of logs were asked for, `run` the words of who holds the fleet's lock, "" for nobody; `half_way`
-    is the newest run when it is a co-restart that was not ended.
+    is the newest run when it is a co-restart that was not ended, `left` what a run that is gone set and left.
     """
 
     pdctl: str
@@ -59,6 +59,7 @@ class Manifest:
     skipped: tuple[Skipped, ...]
     pseudonyms: bool = False
     half_way: HalfWay | None = None
+    left: Left | None = None
 
     @property
     def at(self) -> float:
@@ -78,6 +79,7 @@ class Manifest:
             "pseudonyms": self.pseudonyms,
             "run": _said(self.run),
             "half_way": asdict(self.half_way) if self.half_way else None,
+            "left": asdict(self.left) if self.left else None,
             "asked": [asdict(a) for a in self.asked],
             "skipped": [asdict(s) for s in self.skipped],
         }
@@ -158,6 +160,7 @@ def read_manifest(text: str) -> Manifest:
         skipped=tuple(Skipped(s["of"], s["name"], s["why"]) for s in d["skipped"]),
         pseudonyms=d["pseudonyms"],
         half_way=HalfWay(**d["half_way"]) if d.get("half_way") else None,
+        left=Left(**d["left"]) if d.get("left") else None,
     )
 
 

@@ -141,6 +141,7 @@ def _of_collected(kept: Collected, told: Told) -> Facts:
         hosts=tuple(kept.host(h, of_hosts.view(h, hosts[h], told.hosts.get(h), at)) for h in page.hosts),
         run=kept.manifest.run,
         half_way=kept.manifest.half_way,
+        left=kept.manifest.left,
         suppressions=page.suppressions,
         others=tuple(OtherView(_member(n, "other", told.parties[n], t), t) for n, t in seen_others.items()),
         tallies=tuple(Tally(e.prefill, e.decode, e.ok, e.failed) for e in told.edges),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 
-from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest
+from pdctl.adapters.picture import Engine, Leg, Pair, Peer, Reach, Router, RouterRequest, Timeout
 from pdctl.adapters.traces import Event, HostTraces, Traces
 from pdctl.facts.clock import Clock
 from pdctl.facts.machine import Room
@@ -23,6 +23,7 @@ NO_TRACES, NO_HOST_TRACES = Traces(), HostTraces()
 FRESH = 5.0  # the leader publishes every 0.25 s
 BEAT = 5.0  # a rank reports every second
 STEP = 30.0  # no healthy forward step takes longer
+PUTS_BACK = "pdctl resume"
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,31 @@ class HalfWay:
 
 
 @dataclass(frozen=True)
+class Left:
+    """The recovery record of a run that is gone: what it set on the fleet and did not put back.
+
+    `timeouts[unit]` are seconds by a timeout's short name. `run`, `state` and `command` are "" for a run
+    that is not in the journal.
+    """
+
+    run: str
+    state: str
+    command: str
+    timeouts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def concerns(self, unit: str, timeout: Timeout) -> bool:
+        """Whether the value in force is the one that it set."""
+        return timeout.source == "admin" and self.timeouts.get(unit, {}).get(timeout.name) == timeout.value
+
+    @property
+    def words(self) -> str:
+        """Evidence: which run, and what puts it right."""
+        who = f"run {self.run} (pdctl {self.command})" if self.run else "an interrupted run"
+        how = {"failed": "failed", "died": "died"}.get(self.state, "was interrupted")
+        return f"{who} set it and {how} before it put it back; `{PUTS_BACK}` does"
+
+
+@dataclass(frozen=True)
 class Suppression:
     """[[suppress]] of the fleet file: findings `code` that touch nothing but `subject` (a pattern, as of file
     names) do not count before then (Unix seconds): the end of its last day.
@@ -251,7 +277,7 @@ class HostView:
 @dataclass(frozen=True)
 class Facts:
     """`at` is when the second sample was taken (Unix seconds). `run` is the living run or person that holds
-    the fleet's lock, as words; "" when nobody does. `half_way` is of the journal of the machine that asked.
+    the fleet's lock, as words; "" when nobody does. `half_way` and `left` are of the machine that asked.
     `tallies` and `changes` are what somebody told,
     `said` what they said of answers in their own words; `unread` are (document, why it was not read).
     """
@@ -264,6 +290,7 @@ class Facts:
     hosts: tuple[HostView, ...] = ()
     run: str | Missing = field(default_factory=lambda: Missing("the lock was not looked at"))
     half_way: HalfWay | None = None
+    left: Left | None = None
     others: tuple[OtherView, ...] = ()
     tallies: tuple[Tally, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -276,6 +303,11 @@ class Facts:
         """Engines, router, others."""
         router = (self.router,) if isinstance(self.router, RouterView) else ()
         return (*self.engines, *router, *self.others)
+
+    def left_behind(self, unit: str, timeout: Timeout) -> Left | None:
+        """The run that set this value and is gone; None while a run is at work."""
+        left = self.left if known(self.run) and not self.run else None
+        return left if left is not None and left.concerns(unit, timeout) else None
 
     def party(self, name: str) -> Party | None:
         return next((p for p in self.parties if p.name == name), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from pdctl.fleet.catalogue import known
+from pdctl.fleet.catalogue import known, other_names, unit_problem
 from pdctl.fleet.foreign import check_foreign
 from pdctl.fleet.hosts import check_hosts
 from pdctl.fleet.names import UNPRINTABLE, nearest, unprintable
@@ -33,8 +33,12 @@ def check_fleet(file: TomlFile, spec: FleetFile) -> None:
             variable = known().get(env)
             if variable is not None and (why := variable.problem(text)):
                 file.problem((*keys, "env", env), why)
+            elif env in other_names():
+                if why := unit_problem(env, text):
+                    file.problem((*keys, "env", env), why)
             elif variable is None and env.startswith("PD_"):
-                file.problem((*keys, "env", env), f"unknown variable. {nearest(env, known())}")
+                hint = nearest(env, {*known(), *other_names()})
+                file.problem((*keys, "env", env), f"unknown variable. {hint}")
 
 
 def _suppressed(file: TomlFile, spec: FleetFile) -> None:

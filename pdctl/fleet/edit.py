@@ -12,7 +12,7 @@ from typing import Any
 import tomlkit
 
 from pdctl.errors import ConfigError
-from pdctl.fleet.catalogue import known, other_names
+from pdctl.fleet.catalogue import known, no_profile, other_names
 from pdctl.fleet.catalogue.find import find, resembles
 from pdctl.fleet.chain import chain_problems
 from pdctl.fleet.names import nearest
@@ -118,7 +118,9 @@ def now() -> str:
 def _side(env: str, value: str, side: str | None, before: str | None) -> str:
     variable = known().get(env)
     if variable is None:
-        if env.startswith("PD_") or env in other_names():
+        if env in other_names():
+            raise ConfigError("not_in_profile", f"{env} {no_profile(env)}")
+        if env.startswith("PD_"):
             raise ConfigError(
                 "unknown_variable", f"{env} is not a variable of the engine.", nearest(env, known())
             )

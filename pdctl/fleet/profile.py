@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pdctl.errors import ConfigError
-from pdctl.fleet.catalogue import known, other_names, side_applies
+from pdctl.fleet.catalogue import known, no_profile, other_names, side_applies
 from pdctl.fleet.chain import chain_problems
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.names import UNPRINTABLE, nearest, unprintable
@@ -128,7 +128,7 @@ def _check(file: TomlFile, spec: ProfileFile, name: str) -> None:
             file.problem((*at, "value"), UNPRINTABLE)
         if variable is None:
             if env in other_names():
-                file.problem(at, "is written by pdctl for each unit and cannot be in a profile.")
+                file.problem(at, no_profile(env))
             elif env.startswith("PD_"):
                 file.problem(at, f"unknown variable. {nearest(env, known())}")
             continue

@@ -15,6 +15,9 @@ _SUPERVISOR = re.compile(
 _STARTS = re.compile(rf"{re.escape(MARK)} \S+ {STARTED} |^Starting .*\bpdctl ")
 # The bundled engine's logger, and how it ends before it has one; then the word that it ends with.
 _ERROR = re.compile(r"^(?:[\d-]+ [\d:,]+ (?:ERROR|CRITICAL) [\w.]+|engine): (?P<said>.+)$")
+# What UCX says by itself, above the bare code that NIXL makes of it.
+_UCX = re.compile(r"\bUCX +(?:ERROR|FATAL|WARN +(?=.* is not available)) *(?P<said>.+)")
+_NIXL = re.compile(r"nixl\w*Error|NIXL_ERR_")
 _ENDS = re.compile(r"^\S+ ends: (?P<why>.+?) \(exit \d+ \w+\)$")
 
 
@@ -35,9 +38,15 @@ def _own(line: str) -> bool:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """The last error that the process's last life logged, else the last line that it wrote; "" for none."""
+    """The last error that the process's last life logged, else the last line that it wrote; "" for none.
+
+    An error of NIXL is a code without a reason: UCX's first line goes before it.
+    """
     own = list(filter(_own, last_life(lines)))
     errors = [found["said"] for line in own if (found := _ERROR.match(line))]
     said = errors[-1] if errors else own[-1].strip() if own else ""
     ends = _ENDS.match(said)
-    return (ends["why"] if ends else said).rstrip(".")
+    words = (ends["why"] if ends else said).rstrip(".")
+    told = (found["said"] for line in own if (found := _UCX.search(line)))
+    reason = next(told, "").strip().rstrip(".") if _NIXL.search(words) else ""
+    return f"UCX: {reason}; then {words}" if reason else words

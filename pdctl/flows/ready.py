@@ -19,6 +19,8 @@ POLL = 0.2
 # Unit states are asked for less often: each look is a process on the host.
 UNITS = 1.0
 TAIL = 25
+# What a library says stands above the tracebacks that it makes, one of each thread and process.
+WORDS = 150
 
 
 def not_ready(ctx: Context, unit: Engine | Router, deadline: float = 2.0) -> str:
@@ -89,14 +91,14 @@ def start_failed(ctx: Context, unit: Engine | Router, status: UnitStatus) -> Pdc
     how = f"{unit.name} is {status.state}" + (f" ({status.reason})" if status.reason else "")
     if status.state == "restarting" and status.restarts == 0:
         how = f"{unit.name} ended with {ended} before it was ready"
-    said = ctx.units_of(unit).logs(unit.name, TAIL)
+    said = ctx.units_of(unit).logs(unit.name, WORDS)
     words = last_words(said) if ended else ""
     return PdctlError(
         "start_failed",
         f"{how} on {unit.host}." + (f" It said: {words}." if words else ""),
         start_hint(status.exit_code) or f"See `pdctl logs {status.name}`.",
         exit=Exit.FINDINGS,
-        details=_prefixed(unit, said),
+        details=_prefixed(unit, said)[-TAIL:],
     )
 
 

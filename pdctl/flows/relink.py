@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pdctl.errors import ConfigError, DeadlineError, PdctlError
@@ -19,6 +20,7 @@ EDGE = " -> "
 # Seconds in which a pair that is well has linked: connect and handshake take a fraction of one.
 LINK = 20.0
 CANARY = 30.0
+NEVER = float("-inf")
 
 
 def edge_of(ctx: Context, one: str, other: str) -> tuple[Engine, Engine]:
@@ -47,6 +49,7 @@ def relink_now(ctx: Context, prefill: Engine, decode: Engine, wait: float = LINK
     """The same within a run that holds the fleet. Prefill first, for decode dials."""
     ctx.say(f"linking {prefill.name}{EDGE}{decode.name} anew")
     for asked, peer in ((prefill, decode), (decode, prefill)):
+        asked_at = time.monotonic()
         try:
             admin.post(ctx, asked.url, "relink", {"peer": peer.name})
         except PdctlError as error:
@@ -54,7 +57,7 @@ def relink_now(ctx: Context, prefill: Engine, decode: Engine, wait: float = LINK
                 raise
     with doing(ctx, f"linked/{prefill.name}/{decode.name}", decode.host, "wait for the link", changes=False):
         try:
-            seconds = until(lambda: unlinked(ctx, prefill, decode), wait)
+            seconds = until(lambda: unlinked(ctx, prefill, decode, asked_at), wait)
         except DeadlineError as error:
             raise DeadlineError("not_linked", error.message, _next(decode)) from None
     with doing(ctx, f"canary/{prefill.name}/{decode.name}", decode.host, "canary over it", changes=False):
@@ -65,12 +68,19 @@ def relink_now(ctx: Context, prefill: Engine, decode: Engine, wait: float = LINK
     return seconds + canary.seconds
 
 
-def unlinked(ctx: Context, prefill: Engine, decode: Engine) -> str:
-    """What is missing for the edge to be linked between the present lives of both, "" for nothing."""
+def unlinked(ctx: Context, prefill: Engine, decode: Engine, asked_at: float = NEVER) -> str:
+    """What is missing for the edge to be linked between the present lives of both, "" for nothing.
+
+    Engines answer before they drop a link: after `asked_at` (of this process's clock) an older one is none.
+    """
     for one, other in ((prefill, decode), (decode, prefill)):
         life = admin.state(ctx, other.url).get("incarnation")
-        rows = [p for p in admin.state(ctx, one.url).get("peers", []) if _is(p, other)]
-        if life is None or not any(p["linked"] and not p["stale"] and p["incarnation"] == life for p in rows):
+        asked_for = time.monotonic() - asked_at
+        state = admin.state(ctx, one.url)
+        newest = asked_for - (state.get("snapshot_age_s") or 0.0)
+        rows = [p for p in state.get("peers", []) if _is(p, other)]
+        linked = [p for p in rows if p["linked"] and not p["stale"] and p["since_age_s"] <= newest]
+        if life is None or not any(p["incarnation"] == life for p in linked):
             said = "; ".join(dict.fromkeys(str(p["error"]) for p in rows if p["error"]))
             return f"{one.name} is not linked with {other.name}{f' ({said})' if said else ''}"
     return ""

@@ -24,7 +24,8 @@ from tests.docs.words import words
 WHERE_OTHER = {
     "PD_FLEET_TOKEN_FILE": "A file (0600) with the fleet token: admin verbs and links ask for it.",
     "PD_DRILL_TOKEN_FILE": "A file (0600) with the drill token. Fault points exist only when it is set.",
-    "PD_LOG_LEVEL": "Least level that is logged: debug, info, warning or error.",
+    "PD_LOG_LEVEL": "Least level that is logged: debug, info, warning, error or critical. "
+    "`env` of a unit in the fleet file sets it.",
 }
 
 

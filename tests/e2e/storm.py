@@ -44,7 +44,8 @@ class Storm:
             async with asyncio.TaskGroup() as group:
                 for n, how, after, words, tokens in plans:
                     await gate.acquire()
-                    text = " ".join(dice.choice(WORDS) for _ in range(words))
+                    begin = WORDS * dice.choice((0, 0, 3, 9))  # what several have in common
+                    text = " ".join([*begin, *(dice.choice(WORDS) for _ in range(words))])
                     task = group.create_task(self._one(http, f"storm-{n}", how, after, text, tokens))
                     task.add_done_callback(lambda _: gate.release())
             watch.cancel()
@@ -106,5 +107,6 @@ def counters(pair: Stack, name: str) -> dict[str, int]:
         "received": c["requests_received"],
         "done": c["requests_done"],
         "aborted": c["requests_aborted"],
+        "reused": c["prefix_tokens_hit"],
         "failed": sum(failed.values()) if isinstance(failed, dict) else failed,
     }

@@ -52,6 +52,8 @@ def test_a_storm_of_aborts_loses_no_page_and_no_request(pair: Stack, total: int)
 
         new = wait_for(f"every request of {name} to have one end", all_ended, 10.0)
         assert new["done"] >= storm.ended["done"] and new["aborted"] > 0, (name, new)
+        if name == "prefill-0":
+            assert new["reused"] > 0, "no two of them had a page in common"
     totals = [pair[name].state()["pages"] for name in ENGINES]
     assert all(pages["quarantined"] == 0 for pages in totals)
 

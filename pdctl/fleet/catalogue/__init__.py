@@ -6,7 +6,16 @@ read when it is first asked for. `known()` is the bundled engine's own, `find` a
 
 from __future__ import annotations
 
-from pdctl.fleet.catalogue.engine import deadline_order, known, other_names
+from pdctl.fleet.catalogue.engine import deadline_order, known, no_profile, other_names, unit_problem
 from pdctl.fleet.catalogue.variable import Setting, Variable, side_applies
 
-__all__ = ["Setting", "Variable", "deadline_order", "known", "other_names", "side_applies"]
+__all__ = [
+    "Setting",
+    "Variable",
+    "deadline_order",
+    "known",
+    "no_profile",
+    "other_names",
+    "side_applies",
+    "unit_problem",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdctl.fleet.catalogue import other_names
 from pdctl.fleet.catalogue.find import families_of, family_of, resembles
 from pdctl.fleet.catalogue.read import Family
 from pdctl.fleet.check.finding import Finding
@@ -28,7 +29,11 @@ def _of(unit: Unit, value: Value, family: Family) -> Iterator[Finding]:
         says = f"is a name of {family.about}, and {unit.called} is {unit.kind}"
         yield Finding(level, "unknown", name, says, "Take it out if nothing reads it.", value.place, units)
         return
-    if name in family.variables or (family.names is not None and name in family.names):
+    if (
+        name in family.variables
+        or name in other_names()
+        or (family.names is not None and name in family.names)
+    ):
         return
     if near := resembles(name):
         do = f"Did you mean {near}?"

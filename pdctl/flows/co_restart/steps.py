@@ -27,7 +27,7 @@ from pdctl.flows.co_restart.states import DEADLINES, Machine, Stage, truth
 from pdctl.flows.context import Context
 from pdctl.flows.edge_canary import Canary, send
 from pdctl.flows.last_words import last_words
-from pdctl.flows.ready import TAIL, observed
+from pdctl.flows.ready import WORDS, observed
 from pdctl.flows.waiting import until
 from pdctl.remote.fanout import begin, fan_out
 
@@ -265,7 +265,7 @@ class Steps:
         unit = unit_of(self._ctx.units_of(engine).status([engine.name])[engine.name])
         over = unit.state in ("failed", "absent", "stopped")
         if over or unit.state == "backoff":
-            words = last_words(self._ctx.units_of(engine).logs(engine.name, TAIL))
+            words = last_words(self._ctx.units_of(engine).logs(engine.name, WORDS))
             why = unit.reason or meaning(unit.exit)
             self._ends[engine.name] = (f": {words}" if words else "") + f" ({unit.state}: {why})"
         ends = self._ends.get(engine.name, "")

@@ -16,7 +16,7 @@ from pdctl.adapters.picture import Reach
 from pdctl.bundle.documents import Documents
 from pdctl.bundle.manifest import FLEET, MANIFEST, Manifest
 from pdctl.bundle.scrub import scrub
-from pdctl.diagnose.facts import HalfWay
+from pdctl.diagnose.facts import HalfWay, Left
 from pdctl.errors import PdctlError
 from pdctl.facts.missing import Missing
 from pdctl.fleet.model import Engine, Router
@@ -28,6 +28,7 @@ from pdctl.flows.collect.parties import Collection, ask_party
 from pdctl.flows.collect.servers import page, server
 from pdctl.flows.context import Context
 from pdctl.flows.foreign import authorization
+from pdctl.flows.recovery.record import read
 from pdctl.remote.fanout import begin
 from pdctl.remote.journal_read import UNFINISHED, list_runs
 
@@ -78,6 +79,7 @@ async def _collect(ctx: Context, gap: float, wanted: Wanted) -> Documents:
         since=wanted.since,
         run=run,
         half_way=_half_way(ctx),
+        left=_left(ctx),
         asked=tuple(whole.asked),
         skipped=tuple(whole.skipped),
     )
@@ -128,6 +130,22 @@ def _half_way(ctx: Context) -> HalfWay | None:
         return HalfWay(last.id, last.again[2], last.state, last.command)
     whole = last.again[:1] in (("deploy",), ("rollback",))
     return HalfWay(last.id, "", last.state, last.command) if whole else None
+
+
+def _left(ctx: Context) -> Left | None:
+    """What the recovery record says, and whose it is."""
+    try:
+        record = read(ctx.fleet)
+        runs = list_runs(ctx.fleet.paths.journal, 20) if record is not None else []
+    except (PdctlError, OSError, sqlite3.Error):
+        return None  # as above; who restores it is told what is wrong with it
+    if record is None:
+        return None
+    timeouts = {unit: {name: now for name, (_, now) in row.items()} for unit, row in record.timeouts.items()}
+    owner = next((r for r in runs if r.started <= record.at), None)
+    if owner is None or owner.state not in UNFINISHED:
+        return Left("", "", "", timeouts)
+    return Left(owner.id, owner.state, owner.command, timeouts)
 
 
 async def _run(ctx: Context) -> str | Missing:

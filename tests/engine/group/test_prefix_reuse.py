@@ -136,3 +136,25 @@ def test_pages_that_were_found_corrupt_are_given_to_nobody_else(runner: ModelRun
     solo.computed = 0
     solo.ask("b", text(40), 1)
     assert solo.computed == 40
+
+
+def test_what_was_computed_over_corrupt_pages_is_given_to_nobody_either(runner: ModelRunner) -> None:
+    """Also not once others have computed the beginning anew; nor to one that waited then, or is sent back."""
+    solo = Solo(runner, budget=64, pages=22)
+    long = text(40) + text(40, 1)
+    solo.submit("a", text(41), max_tokens=50)
+    solo.turn()
+    solo.submit("over it", long, max_tokens=4)
+    solo.turn()
+    solo.submit("waits", long, max_tokens=1)
+    solo.turn()
+    life = solo.leader.life
+    assert set(life.pages.pages("a")) & set(life.pages.pages("over it")) and life.sequences["waits"].keys
+    life.fail(life.sequences["a"], "kv_corrupt", "as a transfer would say")
+    life.abort("over it", None, "client")
+    solo.computed = 0
+    solo.finish()
+    assert solo.computed == 80, "the one that waited computes all of it"
+    solo.computed = 0
+    solo.ask("later", long, 1)
+    assert solo.computed == 80 - 19 * PAGE, "from then on what it computed is shared"

@@ -219,6 +219,13 @@ class Engine:
         (row,) = self.transfer.peers_document()
         return row
 
+    def settle(self) -> None:
+        """Until the link's thread has done what it was asked for."""
+        done = threading.Event()
+        assert self.transfer._link is not None
+        self.transfer._link._post(done.set)
+        assert done.wait(20.0)
+
     def stop(self) -> None:
         self.transfer.stop()
         self.ranks.stop()

@@ -236,6 +236,8 @@ def test_bytes_move_over_a_new_link(engine: Callable[..., Engine]) -> None:
         until(lambda r=room: "ready" in decode.sink.of(r), f"room {room} is served")
         lives = [p.transfer.relink(o.instance)["linked"] for p, o in ((prefill, decode), (decode, prefill))]
         assert lives[0]
+        for side in (decode, prefill):
+            side.settle()
         until(lambda: prefill.linked() and decode.linked(), "linked again")
 
 

@@ -15,11 +15,12 @@ from pdctl.adapters.traces import HostTraces, Traces
 from pdctl.bundle.documents import Documents
 from pdctl.bundle.manifest import Manifest, read_manifest
 from pdctl.bundle.read import facts_of
-from pdctl.diagnose.facts import Facts, HalfWay
+from pdctl.diagnose.facts import Facts, HalfWay, Left
 from pdctl.diagnose.report import make
 from pdctl.diagnose.rule import Finding, Severity
 from pdctl.facts.unit import Unit
-from pdctl.flows.collect.run import _half_way
+from pdctl.flows.collect.run import _half_way, _left
+from pdctl.flows.recovery.record import Record, write
 from pdctl.remote.journal import Call, Journal
 from pdctl.units.spec import NEVER_STARTED
 
@@ -210,6 +211,48 @@ def test_an_interrupted_deploy_is_named_by_what_it_left(scene: Any) -> None:
     assert half.summary == "Run r9 (pdctl deploy) died: decode-0 was never started."
     alone = make(scene.facts(), 1.0).verdict.findings[0].finding
     assert (alone.severity, alone.summary) == (Severity.WARNING, "decode-0 was never started.")
+
+
+def test_a_timeout_that_a_dead_run_left_names_the_run(scene: Any) -> None:
+    scene.docs["prefill-0"]["timeouts"]["inflight"] |= {"value": 3.0, "source": "admin", "changed_at": AT - 9}
+    env = scene.docs["prefill-0"]["timeouts"]["inflight"]["env"]
+    scene.expected["prefill-0"] = {env: "120"}
+    left = Left("r7k2", "died", "tune-timeout", {"prefill-0": {"inflight": 3.0}})
+    for run, record, remedy in (
+        ("", left, "pdctl resume"),
+        ("", None, "pdctl deploy"),
+        ("", replace(left, timeouts={"prefill-0": {"inflight": 4.0}}), "pdctl deploy"),  # set again since
+        ("tune-timeout by op@here", left, "pdctl deploy"),  # at work
+    ):
+        scene.run = run
+        facts = replace(scene.facts(), left=record)
+        for code in ("PD101", "PD105"):
+            (said,) = found(facts, code)
+            assert said.remedy == remedy, code
+            named = "run r7k2 (pdctl tune-timeout) set it and died" in " ".join(said.evidence)
+            assert named == (remedy == "pdctl resume"), code
+            assert "r7k2" not in said.summary
+
+
+def test_the_recovery_record_tells_what_a_dead_run_left(tmp_path: Path) -> None:
+    paths = SimpleNamespace(journal=tmp_path / "journal.db", state=tmp_path)
+    ctx: Any = SimpleNamespace(fleet=SimpleNamespace(paths=paths))
+    assert _left(ctx) is None, "nothing was left"
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Journal(paths.journal, Call("tune-timeout", ("tune-timeout",)), "r1"),
+    ):
+        write(ctx.fleet, Record(timeouts={"prefill-0": {"inflight": (120.0, 3.0)}}))
+        raise KeyboardInterrupt
+    left = _left(ctx)
+    assert left == Left("r1", "interrupted", "tune-timeout", {"prefill-0": {"inflight": 3.0}})
+    with Journal(paths.journal, Call("history", ("history",)), "r2"):
+        pass
+    assert _left(ctx) == left, "whose it is does not change with later runs"
+    manifest = Manifest("0.1", (AT - 1.0, AT), 1.0, 1800.0, "", (), (), left=left)
+    assert read_manifest(manifest.to_json()) == manifest
+    (tmp_path / "recovery.json").write_text("{")
+    assert _left(ctx) is None
 
 
 def test_a_hold_that_a_run_left_names_the_run(scene: Any) -> None:

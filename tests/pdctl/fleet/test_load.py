@@ -108,6 +108,16 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
             "23: cells.a.engines.decode-0.env.PD_HEARTBEAT_TIMEOUT: must be a number of seconds.",
         ),
         (
+            "port = 8103",
+            'port = 8103\nenv = { PD_LOG_LEVEL = "loud" }',
+            "23: cells.a.engines.decode-0.env.PD_LOG_LEVEL: must be one of debug, info, warning, error,",
+        ),
+        (
+            "port = 8103",
+            'port = 8103\nenv = { PD_FLEET_TOKEN_FILE = "/t" }',
+            "23: cells.a.engines.decode-0.env.PD_FLEET_TOKEN_FILE: is written by pdctl for each unit",
+        ),
+        (
             'transport = "local"',
             'transport = "local"\nuser = "me"',
             '12: hosts.local.user: is for transport = "ssh"; this host is local.',

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.__main__ import LEVELS
 from engine.core.settings import BY_NAME, ORDER, OTHER_ENV, SETTINGS
 from pdctl.errors import ConfigError
-from pdctl.fleet.catalogue import deadline_order, known, other_names
+from pdctl.fleet.catalogue import deadline_order, known, other_names, unit_problem
 from pdctl.fleet.chain import INFLIGHT, TOTAL, TRANSFER, chain_problems
+from pdctl.fleet.check.run import check_profiles
 from pdctl.fleet.edit import set_value, set_verified
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.order import refuse_disorder
@@ -27,6 +29,7 @@ def test_the_catalogue_is_what_the_engine_declares() -> None:
     }
     assert shipped == declared
     assert other_names() == set(OTHER_ENV)
+    assert [unit_problem("PD_LOG_LEVEL", level) for level in LEVELS] == [""] * len(LEVELS)
     assert deadline_order() == tuple((BY_NAME[i].env, BY_NAME[o].env, why) for i, o, why in ORDER)
 
 
@@ -75,6 +78,12 @@ def test_the_fleet_file_wins_over_the_profile(write_fleet: Callable[..., Path]) 
     assert engine_env(fleet, fleet.engine("prefill-0"))["PD_HEARTBEAT_TIMEOUT"].value == "5"
 
 
+def test_a_unit_s_log_level_is_set_in_the_fleet_file(write_fleet: Callable[..., Path]) -> None:
+    fleet = load_fleet(write_fleet(("port = 8103", 'port = 8103\nenv = { PD_LOG_LEVEL = "debug" }')))
+    assert engine_env(fleet, fleet.engine("decode-0"))["PD_LOG_LEVEL"].value == "debug"
+    assert not [f for f in check_profiles(fleet) if f.name == "PD_LOG_LEVEL"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
@@ -87,6 +96,7 @@ def test_the_fleet_file_wins_over_the_profile(write_fleet: Callable[..., Path]) 
         ),
         ("PD_ROUTER_IDLE_TIMEOUT", "PD_ROUTER_IDEL_TIMEOUT", "Did you mean PD_ROUTER_IDLE_TIMEOUT?"),
         ("PD_ROUTER_IDLE_TIMEOUT", "PD_FLEET_TOKEN_FILE", "is written by pdctl"),
+        ("PD_ROUTER_IDLE_TIMEOUT", "PD_LOG_LEVEL", "is of one unit: set it in `env` of the unit"),
         ('name = "production"', 'name = "prod"', "must be production, as the file is called."),
     ],
 )
@@ -141,6 +151,7 @@ def test_set_copies_an_inherited_value_into_the_profile_named(profiles: Path) ->
         (INFLIGHT, "-1", "why", "bad_value"),
         (INFLIGHT, "130", "  ", "no_reason"),
         ("PD_NOPE", "1", "why", "unknown_variable"),
+        ("PD_LOG_LEVEL", "debug", "why", "not_in_profile"),
         ("HF_HOME", "/srv/hf", "why", "no_side"),
         ("HF_TOKEN", "hf_abcdefghijklmnopqrstuv", "why", "plain_secret"),
     ],

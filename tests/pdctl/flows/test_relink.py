@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,12 +29,15 @@ EDGE = "prefill-0 -> decode-0"
 
 
 class Pair:
-    """Two engines that are only their answers. A side links when both were asked to, if it `heals`."""
+    """Two engines that are only their answers. A side links when both were asked to, if it `heals`.
+
+    Unless they `act`, what was linked stays so.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.heals, self.stale, self.linked, self.serves = True, False, False, True
-        self.unknown = "prefill-0"
+        self.unknown, self.acts, self.since = "prefill-0", True, time.monotonic()
         self.servers = {name: self._server(name) for name in LIVES}
 
     def _server(self, name: str) -> ThreadingHTTPServer:
@@ -72,14 +76,15 @@ class Pair:
             "incarnation": LIVES[other],
             "address": "127.0.0.1:9",
             "linked": self.linked,
+            "since_age_s": time.monotonic() - self.since,
         }
         row |= {"stale": self.stale and name == "prefill-0", "error": None if self.linked else "no route"}
         return {"instance": name, "incarnation": LIVES[name], "peers": [row]}
 
     def relink(self, name: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         self.asked.append((name, body))
-        if len(self.asked) == 2:
-            self.linked = self.heals
+        if len(self.asked) == 2 and self.acts:
+            self.linked, self.since = self.heals, time.monotonic()
         if name == self.unknown:
             return {"error": {"code": "unknown_peer", "message": "This engine knows no decode-0."}}, 404
         return {"peer": body["peer"], "linked": False, "rooms": 0}, 200
@@ -124,9 +129,10 @@ def test_both_ends_are_asked_prefill_first_and_a_canary_has_to_pass(ctx: Context
     [
         ({"heals": False}, "not_linked", "still: prefill-0 is not linked with decode-0 \\(no route\\)"),
         ({"stale": True}, "not_linked", "prefill-0 is not linked with decode-0"),
+        ({"acts": False, "linked": True}, "not_linked", "prefill-0 is not linked with decode-0"),
         ({"serves": False}, "canary_failed", "is linked and the canary over it failed: the answer is empty"),
     ],
-    ids=["not linked", "stale", "serves nothing"],
+    ids=["not linked", "stale", "the link of before", "serves nothing"],
 )
 def test_what_does_not_help_is_a_failure_that_names_the_co_restart(
     ctx: Context, pair: Pair, fields: dict[str, bool], code: str, words: str

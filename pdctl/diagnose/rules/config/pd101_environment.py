@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.picture import Timeout
-from pdctl.diagnose.facts import Facts, Member
+from pdctl.diagnose.facts import PUTS_BACK, Facts, Member
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.facts.missing import Missing, known
 
@@ -46,9 +46,14 @@ def _differences(
     return lines
 
 
-def _live(expected: dict[str, str], timeouts: dict[str, Timeout]) -> list[str]:
+def _live(facts: Facts, unit: str, expected: dict[str, str], timeouts: dict[str, Timeout]) -> list[str]:
     return [
-        f"{t.env}: profile {expected[t.env]}, set to {t.value:g} by an admin call since the start"
+        f"{t.env}: profile {expected[t.env]}, set to {t.value:g} "
+        + (
+            f"live: {left.words}"
+            if (left := facts.left_behind(unit, t))
+            else "by an admin call since the start"
+        )
         for t in timeouts.values()
         if t.source == "admin" and t.env in expected and not _same(expected[t.env], str(t.value))
     ]
@@ -74,7 +79,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     readable, else from what the engine says of itself, and the evidence says which value is where.
 
     What to do: `pdctl deploy` restarts what differs with the profile's values. If the live value is the
-    one you want, put it into the profile with `pdctl profile set`.
+    one you want, put it into the profile with `pdctl profile set`. What a run set that died is put back by
+    `pdctl resume`; the evidence names the run.
     """
     router = facts.router
     views = [*facts.engines, *((router,) if known(router) else ())]
@@ -87,7 +93,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             said = Missing(f"{state.kind} does not show its environment")
         running = _running(view.member, said)
         timeouts = state.timeouts if known(state) else {}
-        lines = _live(expected, timeouts)
+        lines = _live(facts, view.name, expected, timeouts)
+        left = any(facts.left_behind(view.name, t) for t in timeouts.values())
         set_since = {line.partition(":")[0] for line in lines}
         if known(running):
             found = _differences(expected, running, timeouts)
@@ -97,5 +104,5 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
                 view.name,
                 f"{view.name} runs with other values than its profile.",
                 lines,
-                "pdctl deploy",
+                PUTS_BACK if left else "pdctl deploy",
             )
