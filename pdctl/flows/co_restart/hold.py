@@ -37,7 +37,7 @@ class Admissions:
         self._notes = notes
         self._life = ""
         self._over = threading.Event()
-        self._watch: threading.Thread | None = None
+        self._watch = threading.Thread(target=self._keep, daemon=True, name="hold-watch")
         self._before: set[str] | None = None
         self.routed = True
         self.unknown: set[str] = set()
@@ -57,7 +57,6 @@ class Admissions:
             until(self._silent, seconds)
             self._set(True, seconds)
         self._life = str(self.state().get("incarnation", ""))
-        self._watch = threading.Thread(target=self._keep, daemon=True, name="hold-watch")
         self._watch.start()
 
     def resume(self, seconds: float) -> None:
@@ -90,7 +89,7 @@ class Admissions:
     def let_go(self) -> None:
         """Watch no longer; what is held stays held."""
         self._over.set()
-        if self._watch is not None:
+        if self._watch.ident is not None:  # else an interrupt came before it was started
             self._watch.join(5.0)
 
     def state(self) -> dict[str, Any]:

@@ -112,14 +112,16 @@ def _one(ctx: Context, cell: Cell, progress: Progress, drain: float | None, wait
             try:
                 progress(f"cell {cell.name}: {stage}")
                 machine = _attempt(machine, actions[stage], steps.deadline(stage))
-            except KeyboardInterrupt:
-                # Also between two stages: a hold that nobody ends would outlive the run.
-                machine = advance(machine, Event.INTERRUPTED, stopping=steps.stopping)
-            seconds[stage.name.lower()] = time.monotonic() - begin
+            finally:
+                seconds[stage.name.lower()] = time.monotonic() - begin
             if stage is Stage.HOLD:
                 held_at = time.monotonic()
             if machine.stage is Stage.DONE:
                 out = time.monotonic() - held_at
+    except KeyboardInterrupt:
+        # Wherever it came, also between two stages: a hold that nobody ends would outlive the run.
+        if not machine.final:
+            machine = advance(machine, Event.INTERRUPTED, stopping=steps.stopping)
     finally:
         steps.let_go()
     if machine.stage is not Stage.DONE:

@@ -133,8 +133,15 @@ class Steps:
         for error in resumed.values():
             if isinstance(error, PdctlError):
                 raise error
+        if told:
+            until(self._draining_still, seconds, 0.1)
         ended = ["the hold"] * held + ["the drain"] * bool(told)
         return [f"Taken back: {' and '.join(ended)}."] if ended else ["Admissions are as they were."]
+
+    def _draining_still(self) -> str:
+        states = {e.name: self._state(e).get("status") for e in self._alive_before()}
+        still = [n for n, status in states.items() if status in DRAINS and n not in self._drained]
+        return f"{', '.join(still)} still drains" if still else ""
 
     def let_go(self) -> None:
         """The run ends here, whatever it came to."""
