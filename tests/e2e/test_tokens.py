@@ -126,7 +126,8 @@ def test_every_edge_of_a_cell_serves_behind_a_router(cell: Cell) -> None:
     router.end()
 
 
-@pytest.mark.parametrize("victim", ["prefill-1", pytest.param("decode-1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["prefill-1", "decode-1"])
 @pytest.mark.parametrize("cell", [SMALL], indirect=True, ids=["cell"], scope="module")
 def test_edges_of_a_cell_do_not_feel_the_end_of_another(cell: Cell, victim: str) -> None:
     role, _, tp = victim.partition("-")

@@ -83,7 +83,7 @@ CELLS = [
     ),
     restart(7, "one after the other, P then D", "both", partial(Restart, (P, D)), slow=True),
     restart(7, "one after the other, D then P", "both", partial(Restart, (D, P)), slow=True),
-    Cell(8, "a new life at the old ports", P, partial(Replaced, D, "group"), slow=False),
+    Cell(8, "a new life at the old ports", P, partial(Replaced, D, "group"), slow=True),
 ]
 
 

@@ -23,12 +23,7 @@ NAME = os.environ.get("TESTHOSTS_NAME", "tst")
 # What `make test` takes of this folder; `make test-hosts` runs all of it.
 SAMPLE = (
     "test_needs.py",
-    "test_lab.py",
     "test_ssh_contract.py",
-    "test_ssh_login.py",
-    "test_local_root.py",
-    "test_units_local.py",
-    "test_adopt.py",
     "test_release.py::test_from_nothing_to_serving_and_then_nothing",
 )
 

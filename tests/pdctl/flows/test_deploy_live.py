@@ -73,7 +73,7 @@ def path(smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
             down(ctx)
 
 
-@pytest.mark.parametrize("stage", ["STOP_PREFILL", "RESUME"])
+@pytest.mark.parametrize("stage", ["STOP_PREFILL", pytest.param("RESUME", marks=pytest.mark.slow)])
 def test_the_next_deploy_ends_a_hold_that_a_killed_one_left(path: Path, stage: str) -> None:
     pages = {"STOP_PREFILL": 300, "RESUME": 301}[stage]
     text = path.read_text()
