@@ -1,15 +1,14 @@
 """CUDA streams and graphs.
 
-PyTorch's allocator may give a released block to its own stream at once, while another stream still reads it;
-`release` therefore tells it every stream that was launched with the tensor. In a capture it allocates from
-the graph's own pool, whose addresses the graph holds, and nothing else may.
+PyTorch's allocator may give a released block to its own stream at once, while another stream still reads it.
+Nothing here guards against that: the trace shows that no step does it. In a capture it allocates from the
+pool that all graphs of these streams share, so they are to be played one at a time, on one stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,6 +20,8 @@ T = TypeVar("T")
 class CudaStreams:
     """`main` is the stream that is current when this is made; the others are made here, before a capture."""
 
+    captures = True
+
     def __init__(
         self, names: Sequence[str], device: torch.device | str = "cuda", overlap: bool = True
     ) -> None:
@@ -28,7 +29,7 @@ class CudaStreams:
         self._device = torch.device(device)
         self._streams = {name: torch.cuda.Stream(self._device) for name in names if name != MAIN}
         self._streams[MAIN] = torch.cuda.current_stream(self._device)
-        self._users: dict[int, set[str]] = {}
+        self._pool: Any = None
 
     def _of(self, name: str) -> torch.cuda.Stream:
         if name not in self._streams:
@@ -43,9 +44,6 @@ class CudaStreams:
         reads: Sequence[torch.Tensor] = (),
         writes: Sequence[torch.Tensor] = (),
     ) -> T:
-        for tensor in (*reads, *writes):
-            if tensor.data_ptr() in self._users:
-                self._users[tensor.data_ptr()].add(stream)
         with torch.cuda.stream(self._of(stream)):
             return work()
 
@@ -66,27 +64,16 @@ class CudaStreams:
     def wait(self, stream: str, event: torch.cuda.Event) -> None:
         self._of(stream).wait_event(event)
 
-    def empty(self, stream: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        with torch.cuda.stream(self._of(stream)):
-            tensor = torch.empty(tuple(shape), dtype=dtype, device=self._device)
-        self._users[tensor.data_ptr()] = {stream}
-        return tensor
-
-    def release(self, stream: str, tensor: torch.Tensor) -> None:
-        for user in self._users.pop(tensor.data_ptr(), set()) - {stream}:
-            tensor.record_stream(self._of(user))
-
-    @contextmanager
-    def capture(self, stream: str = MAIN) -> Iterator[torch.cuda.CUDAGraph]:
-        """Yields the graph, to be replayed after the block; `stream` is a stream of the capture's own.
-
-        Side streams take part from the first fork on and must be joined again.
-        """
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """The order of other threads' calls to CUDA is not recorded; they may make any meanwhile."""
         graph = torch.cuda.CUDAGraph()
-        outer = self._streams[stream]
-        with torch.cuda.graph(graph):
-            self._streams[stream] = torch.cuda.current_stream(self._device)
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        outer = self._streams[MAIN]
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            self._streams[MAIN] = torch.cuda.current_stream(self._device)
             try:
-                yield graph
+                work()
             finally:
-                self._streams[stream] = outer
+                self._streams[MAIN] = outer
+        return graph.replay  # type: ignore[no-any-return]

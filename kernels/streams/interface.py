@@ -1,26 +1,29 @@
 """The interface of streams. A step is written once against it and runs on any of its backends.
 
 A stream is a name. Work of one stream runs in its order; work of two streams has no order but by `fork`,
-`join`, or an event: program text says nothing. Every launch names what it reads and writes, which the trace
-holds to that order and the others take for documentation.
+`join`, or an event: program text says nothing. What is computed outside of a launch is work of MAIN.
+
+Memory is of the stream whose work made it. It may be dropped once the streams that use it are joined into
+its own: from then on its allocator gives it to whoever asks there next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 import torch
 
 T = TypeVar("T")
-MAIN = "main"
+MAIN, SIDE = "main", "side"
 
 
 class Streams(Protocol):
-    """`overlap` off puts all work on one stream, in the order of the program."""
+    """`overlap` off puts all work on one stream, in the order of the program. `captures`: what is captured
+    here is recorded, and its order is fixed for every time that it is played."""
 
     overlap: bool
+    captures: bool
 
     def launch(
         self,
@@ -30,7 +33,8 @@ class Streams(Protocol):
         reads: Sequence[torch.Tensor] = (),
         writes: Sequence[torch.Tensor] = (),
     ) -> T:
-        """`work` on the stream; its tensors are of this stream alone unless they are named elsewhere."""
+        """`work` on the stream. It names what it shares with work of other streams: what it reads of theirs,
+        what it writes that they use. The trace holds it to that."""
         ...
 
     def fork(self, source: str, *targets: str) -> None:
@@ -49,12 +53,10 @@ class Streams(Protocol):
         """What the stream is given from now on runs after the event."""
         ...
 
-    def empty(self, stream: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Memory of the stream's allocator; given back by `release`, and then anybody's who asks on it."""
-        ...
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What plays `work`, recorded once, again: on the same memory, with whatever it holds then.
 
-    def release(self, stream: str, tensor: torch.Tensor) -> None: ...
-
-    def capture(self, stream: str = MAIN) -> AbstractContextManager[Any]:
-        """What is launched inside is recorded to be replayed; yields what replays it."""
+        `work` reads no value of it on the host, and leaves its result in memory from before the capture.
+        Whether it has run when this returns, the backend does not say.
+        """
         ...

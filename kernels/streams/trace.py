@@ -1,9 +1,10 @@
 """The order of a step without a GPU: what would be a race, a bad capture or a reuse too early on one.
 
-Each launch carries a vector clock: how much of every stream it runs after. Two launches that touch the same
-bytes, one of them writing, must be ordered. Memory is given out as a caching allocator does: a released block
-goes to the next who asks on its stream, whether or not other streams are done with it, so a missing join
-shows as a race with the block's next owner.
+While it watches, every operation of torch is a node with the bytes that it reads and writes, as it is
+dispatched: nothing is taken from what a step says of itself. A node carries a vector clock: how much of every
+stream it runs after. Two nodes that touch the same bytes, one of them writing, must be ordered. Memory that
+is dropped is the allocator's of its stream, which may give it to the next who asks there: by then all that
+used it must be ordered before.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import torch
 
 from kernels.launch import Launch
 from kernels.streams.interface import MAIN
+from kernels.streams.memory import Memories, Memory, Span
+from kernels.streams.witness import Seen, Touch, Witness
 
 T = TypeVar("T")
 Clock = dict[str, int]
-Range = tuple[int, int]
 
 
 class TraceFault(RuntimeError):
@@ -30,46 +32,62 @@ class TraceFault(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Named:
+    """A launch, and what it says that it shares with other streams."""
+
+    name: str
+    reads: list[Span]
+    writes: list[Span]
+
+
+@dataclass(frozen=True)
 class Node:
-    """One launch; `clock` includes itself."""
+    """One operation; `clock` includes itself. `within`: the launch that it is of."""
 
     stream: str
     name: str
     clock: Clock
-    reads: tuple[Range, ...]
-    writes: tuple[Range, ...]
+    reads: list[Span]
+    writes: list[Span]
+    within: Named | None = None
 
     def before(self, other: Node) -> bool:
         return other.clock.get(self.stream, 0) >= self.clock[self.stream]
 
-
-@dataclass(frozen=True)
-class Block:
-    """Memory of a stream's allocator; `captured` when it is of a graph's own pool."""
-
-    tensor: torch.Tensor
-    captured: bool
-
-    @property
-    def range(self) -> Range:
-        return self.tensor.data_ptr(), self.tensor.data_ptr() + self.tensor.numel()
+    def __str__(self) -> str:
+        own = f"{self.name} of {self.within.name}" if self.within else self.name
+        return f"{own} ({self.stream})"
 
 
 class Trace:
     """Runs the work as it comes, so that results are right, and keeps the order that streams would give."""
 
-    overlap = True
+    captures = True
 
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        self._device = device
+    def __init__(self, overlap: bool = True) -> None:
+        self.overlap = overlap
+        self.nodes: list[Node] = []
         self._clocks: dict[str, Counter[str]] = {}
-        self._free: dict[tuple[str, int], list[Block]] = {}
-        self._owned: dict[int, tuple[str, Block]] = {}
+        self._memories = Memories()
+        self._dropped: list[Memory] = []
+        self._problems: list[str] = []
+        self._stream, self._launch = MAIN, Named("", [], [])
+        self._watching = False
         self._root: str | None = None
         self._forked: set[str] = set()
-        self._held: list[Range] = []
-        self._kept: list[torch.Tensor] = []  # an address must stay that of one tensor
-        self.nodes: list[Node] = []
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Operations inside are seen; what no launch is around is work of MAIN."""
+        if self._watching:
+            yield
+            return
+        self._watching = True
+        try:
+            with Witness(self._before, self._after):
+                yield
+        finally:
+            self._watching = False
 
     def launch(
         self,
@@ -79,26 +97,25 @@ class Trace:
         reads: Sequence[torch.Tensor] = (),
         writes: Sequence[torch.Tensor] = (),
     ) -> T:
-        if self._root is not None and stream not in self._forked:
-            raise TraceFault(
-                f"{name} on stream {stream}, which was not forked from the captured {self._root}"
-            )
-        clock = self._clock(stream)
-        clock[stream] += 1
-        node = Node(stream, name, dict(clock), _ranges(reads), _ranges(writes))
-        self.nodes.append(node)
-        self._kept += (*reads, *writes)
-        if self._root is not None:
-            self._held += (*node.reads, *node.writes)
-        return work()
+        outer = self._stream, self._launch
+        self._stream = self._of(stream)
+        self._launch = Named(name, self._spans(map(Touch, reads)), self._spans(map(Touch, writes)))
+        self._check_forked(name)
+        try:
+            with self.watch():
+                return work()
+        finally:
+            self._stream, self._launch = outer
 
     def take(self, stream: str, launches: Sequence[Launch]) -> None:
         """Recorded kernel launches, not run: what each reads and writes is what its host function said."""
         for made in launches:
             tensors = {name: value for name, value in made.args.items() if isinstance(value, torch.Tensor)}
-            reads = [value for name, value in tensors.items() if name not in made.writes]
-            writes = [tensors[name] for name in made.writes]
-            self.launch(stream, made.fn.__name__, lambda: None, reads, writes)
+            reads = [Touch(value) for name, value in tensors.items() if name not in made.writes]
+            writes = [Touch(tensors[name]) for name in made.writes]
+            self._stream = self._of(stream)
+            self._before(Seen(made.fn.__name__, reads, writes, ""))
+            self._stream = MAIN
 
     def fork(self, source: str, *targets: str) -> None:
         event = self.record(source)
@@ -110,9 +127,10 @@ class Trace:
             self.wait(target, self.record(source))
 
     def record(self, stream: str) -> Clock:
-        return {**self._clock(stream), "": int(stream in self._forked)}
+        return {**self._clock(self._of(stream)), "": int(self._of(stream) in self._forked)}
 
     def wait(self, stream: str, event: Clock) -> None:
+        stream = self._of(stream)
         clock = self._clock(stream)
         for other, reached in event.items():
             clock[other] = max(clock[other], reached)
@@ -121,80 +139,133 @@ class Trace:
                 raise TraceFault(f"stream {stream} waits in a capture for what was not captured")
             self._forked.add(stream)
 
-    def empty(self, stream: str, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        size = torch.Size(shape).numel() * dtype.itemsize
-        free = self._free.get((stream, size), [])
-        block = free.pop() if free else Block(self._new(size), self._root is not None)
-        tensor = block.tensor.view(dtype).view(tuple(shape))
-        self._owned[tensor.data_ptr()] = (stream, block)
-        return tensor
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """TraceFault when a stream that took part is not joined at the end, or memory stays allocated.
 
-    def release(self, stream: str, tensor: torch.Tensor) -> None:
-        owner, block = self._owned.pop(tensor.data_ptr(), (None, None))
-        if block is None or owner != stream:
-            raise TraceFault(f"release on stream {stream} of memory that is {owner or 'no stream'}'s")
-        if not block.captured and _meet([block.range], self._held):
-            raise TraceFault(f"release on stream {stream} of memory whose address a graph holds")
-        self._free.setdefault((stream, block.tensor.numel()), []).append(block)
-
-    @contextmanager
-    def capture(self, stream: str = MAIN) -> Iterator[Trace]:
-        """TraceFault at the end when a stream that took part is not joined, or memory stays allocated.
-
-        A graph has a pool of its own, for what is given back within it. Scratch that is first made in a
+        A graph has a pool of its own, for what is dropped within it. Scratch that is first made in a
         capture and kept would be an address of that pool, which the pool's next graph gives out again.
         """
-        self._root, self._forked = stream, {stream}
-        outside, self._free = self._free, {}
+        self._root, self._forked = MAIN, {MAIN}
         try:
-            yield self
-            for other in self._forked - {stream}:
-                missing = self._clocks[other][other] - self._clocks[stream][other]
-                if missing:
-                    raise TraceFault(f"the capture ends with {missing} launches of stream {other} not joined")
-            kept = [owner for owner, block in self._owned.values() if block.captured]
+            with self.watch():
+                work()
+            self._look()
+            for other in sorted(self._forked - {MAIN}):
+                if self._clocks[MAIN][other] < self._clocks[other][other]:
+                    raise TraceFault(f"the capture ends with work of stream {other} that is not joined")
+            kept = [memory.name for memory in self._memories.live() if memory.captured]
             if kept:
-                raise TraceFault(f"memory of stream {kept[0]} was allocated inside the capture and is kept")
+                raise TraceFault(f"memory of {kept[0]} was allocated inside the capture and is kept")
         finally:
-            self._root, self._forked, self._free = None, set(), outside
+            self._root, self._forked = None, set()
+            self._dropped = [memory for memory in self._dropped if not memory.captured]
+
+        def play() -> None:
+            with self.watch():
+                work()
+
+        return play
 
     def races(self) -> list[str]:
-        """Every pair of launches that touch the same bytes in no order, one of them writing."""
+        """Every pair of nodes that touch the same bytes in no order, one of them writing; and of those in
+        order, every one beside MAIN whose launch does not name what it shares."""
         found = []
         for a, b in combinations(self.nodes, 2):
-            if a.before(b) or b.before(a):
+            if a.stream == b.stream:
                 continue
+            ordered = a.before(b) or b.before(a)
             for what, ours, theirs in (
                 ("is read by", a.writes, b.reads),
                 ("is overwritten by", a.reads, b.writes),
                 ("is also written by", a.writes, b.writes),
             ):
-                if _meet(ours, theirs):
-                    found.append(f"what {a.name} ({a.stream}) uses {what} {b.name} ({b.stream}), unordered")
-        return found
+                met = [(x, y) for x in ours for y in theirs if x.meets(y)]
+                if met and not ordered:
+                    found.append(f"what {a} uses {what} {b}, unordered")
+                elif met:
+                    found += [_unnamed(n, own) for n, own in zip((a, b), met[0], strict=True)]
+        return list(dict.fromkeys(filter(None, found)))
 
     def check(self) -> None:
-        """TraceFault with every race."""
-        races = self.races()
-        if races:
-            raise TraceFault("; ".join(races))
+        """TraceFault with every race, and every memory that was given on too early."""
+        problems = list(dict.fromkeys([*self._problems, *self.races()]))
+        if problems:
+            raise TraceFault("; ".join(problems))
+
+    def _before(self, seen: Seen) -> None:
+        self._look()
+        self._check_forked(seen.name)
+        if self._root is not None and seen.host:
+            raise TraceFault(f"{seen.name} cannot be captured: {seen.host}")
+        clock = self._clock(self._stream)
+        clock[self._stream] += 1
+        reads, writes = self._spans(seen.reads), self._spans(seen.writes)
+        if not reads and not writes:
+            return
+        within = self._launch if self._launch.name else None
+        self.nodes.append(Node(self._stream, seen.name, dict(clock), reads, writes, within))
+        for span in (*reads, *writes):
+            self._use(span.memory)
+
+    def _after(self, seen: Seen, found: list[torch.Tensor]) -> None:
+        """New memory: what was dropped before on this stream may be it."""
+        for tensor in found:
+            if tensor.layout != torch.strided or not tensor.numel() or self._memories.known(tensor):
+                continue
+            self._give(seen.name)
+            memory = self._memories.add(tensor, seen.name, self._stream, self._root is not None)
+            span = self._memories.span(tensor)
+            if span is not None:
+                clock = dict(self._clock(self._stream))
+                within = self._launch if self._launch.name else None
+                self.nodes.append(Node(self._stream, seen.name, clock, [], [span], within))
+                self._use(memory)
+
+    def _give(self, name: str) -> None:
+        """Anything that this stream's allocator has back may be given out now."""
+        clock, left = self._clock(self._stream), []
+        for memory in self._dropped:
+            if memory.owner != self._stream or memory.captured != (self._root is not None):
+                left.append(memory)
+                continue
+            for user, reached in memory.users.items():
+                if clock[user] < reached:
+                    self._problems.append(
+                        f"memory of {memory.name} ({memory.owner}), that {user} uses, is given to {name} "
+                        f"({self._stream}), unordered"
+                    )
+        self._dropped = left
+
+    def _look(self) -> None:
+        """Take note of what was dropped since."""
+        for memory in self._memories.gone():
+            if memory.held:
+                self._problems.append(f"{memory.name} is given back, whose address a graph holds")
+            elif memory.owner is not None:
+                self._dropped.append(memory)
+
+    def _use(self, memory: Memory) -> None:
+        memory.users[self._stream] = self._clock(self._stream)[self._stream]
+        memory.held |= self._root is not None and not memory.captured
+
+    def _spans(self, touches: Iterator[Touch] | Sequence[Touch]) -> list[Span]:
+        return [span for touch in touches if (span := self._memories.span(*touch)) is not None]
+
+    def _check_forked(self, name: str) -> None:
+        if self._root is not None and self._stream not in self._forked:
+            raise TraceFault(f"{name} on stream {self._stream}, which was not forked from the captured main")
+
+    def _of(self, stream: str) -> str:
+        return stream if self.overlap else MAIN
 
     def _clock(self, stream: str) -> Counter[str]:
         return self._clocks.setdefault(stream, Counter())
 
-    def _new(self, size: int) -> torch.Tensor:
-        return torch.empty(max(size, 16), dtype=torch.uint8, device=self._device)
 
-
-def _ranges(tensors: Sequence[torch.Tensor]) -> tuple[Range, ...]:
-    """The bytes from the first to the last of each view."""
-    found = []
-    for tensor in tensors:
-        if tensor.numel():
-            extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-            found.append((tensor.data_ptr(), tensor.data_ptr() + extent * tensor.element_size()))
-    return tuple(found)
-
-
-def _meet(ours: Sequence[Range], theirs: Sequence[Range]) -> bool:
-    return any(a < d and c < b for a, b in ours for c, d in theirs)
+def _unnamed(node: Node, span: Span) -> str:
+    """What is wrong when a launch beside MAIN shares bytes that it does not name; else empty."""
+    if node.within is None or node.stream == MAIN:
+        return ""
+    written = span in node.writes
+    named = node.within.writes if written else [*node.within.reads, *node.within.writes]
+    return "" if span.within(named) else f"{node} does not name what it {'writes' if written else 'reads'}"

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from tests.e2e.stack import HTTP, Process, Stack, bootstrap_port, stack
-from tests.faults.load import ASKS, answer_of, body, wait
+from tests.faults.load import ASKS, FRESH, answer_of, body, wait
 
 # One chain of deadlines, each shorter than what waits outside it, and short enough to be seen to fire.
 QUICK = {
@@ -22,8 +22,6 @@ QUICK = {
     "PD_DECODE_TRANSFER_TIMEOUT": "8",
     "PD_PREFILL_INFLIGHT_TIMEOUT": "10",
     "PD_DRAIN_TIMEOUT": "3",
-    # Stages of a long prompt are waited for: each is to be computed, and handed over, in several steps.
-    "PD_PREFIX_CACHE": "0",
 }
 # Tried once: what is measured is how a client hears of a fault, not how it is kept from it.
 READY = 240.0  # seconds; a bed that starts is no cell: patience costs nothing
@@ -38,7 +36,7 @@ ROUTER = {
 
 @dataclass
 class Bed:
-    """`right` are the single engine's answers to ASKS."""
+    """`right` are the single engine's answers to ASKS and FRESH."""
 
     stack: Stack
     right: list[str]
@@ -132,15 +130,15 @@ def make_pair(made: Stack, prefill: int, decode: int) -> None:
 
 
 def single_answers(folder: Path, model: Path) -> list[str]:
-    """The single engine's answers to ASKS; once a test session, by whichever worker comes first."""
+    """The single engine's answers to ASKS and FRESH; once a test session, by whichever worker comes first."""
     found = folder / "single-answers.json"
     with open(folder / "single-answers.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not found.exists():
             (folder / "single").mkdir()
             with stack(folder / "single", model) as made:
-                made.engine("single", "both").wait_ready(READY)
-                found.write_text(json.dumps([answer_of(made["single"].url, ask) for ask in ASKS]))
+                made.engine("single", "both", env={"PD_PREFIX_CACHE": "0"}).wait_ready(READY)
+                found.write_text(json.dumps([answer_of(made["single"].url, ask) for ask in ASKS + FRESH]))
     answers: list[str] = json.loads(found.read_text())
     return answers
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
 import httpx
@@ -17,12 +19,16 @@ from tests.e2e.stack import HTTP
 Fate = Literal["right", "wrong", "failed", "broken", "hung"]
 HUNG = 45.0  # seconds; beyond every deadline of a bed
 
+FOX = "The quick brown fox jumps over the lazy dog. " * 30
 # Text and tokens of each agent: ordinary, prefill-heavy, decode-heavy. The last one is streamed.
 ASKS: tuple[tuple[str, int], ...] = (
     ("The capital of France is", 12),
-    ("The quick brown fox jumps over the lazy dog. " * 30, 4),
+    (FOX, 4),
     ("Once upon a time there was a", 48),
 )
+# What the prefill-heavy agent asks in turn with its own ask, which the prefix cache knows. These it does not:
+# they differ from the first token on, and are more pages together than an engine of a bed has.
+FRESH: tuple[tuple[str, int], ...] = tuple((f"{n}. {FOX}", 4) for n in range(1, 17))
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,20 @@ def _failed(error: dict[str, Any]) -> tuple[Fate, str, str]:
     return "failed", str(error["code"]), str(error["message"])
 
 
+_turns = count()
+
+
+def which(agent: int) -> int:
+    """The place in ASKS + FRESH of what an agent asks next."""
+    turn = next(_turns) if agent == 1 else 0
+    return len(ASKS) + turn // 2 % len(FRESH) if turn % 2 else agent
+
+
+def unknown(prompt: str) -> str:
+    """The same text begun as no other: the prefix cache has no page of it."""
+    return f"{uuid.uuid4().hex} {prompt}"
+
+
 class Load:
     """Agents in closed loops through `url`, one an ask of ASKS, until the block is left."""
 
@@ -119,7 +139,8 @@ class Load:
 
     def _agent(self, number: int) -> None:
         while not self._stop.is_set():
-            shot = shoot(self.url, ASKS[number], self.right[number], stream=number == 2)
+            ask = which(number)
+            shot = shoot(self.url, (ASKS + FRESH)[ask], self.right[ask], stream=number == 2)
             self.shots.append(shot)
             if shot.fate != "right":
                 self._stop.wait(0.1)  # an agent retries, it does not hammer

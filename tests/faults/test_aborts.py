@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.bed import Bed
 from tests.faults.cell import measured
-from tests.faults.load import wait
+from tests.faults.load import unknown, wait
 
 P, D = "prefill-0", "decode-0"
 LONG, SHORT = "word " * 1200, "short"
@@ -124,7 +124,7 @@ def check_abort(bed: Bed, at: Stage, how: str, record: Path | None, row: int) ->
     with measured(row, f"abort by {how} while {at.stage}", at.engine, record) as result:
         with held_there(bed, at):
             before = aborted(bed)
-            client = Client(bed.url, request_id, at.prompt)
+            client = Client(bed.url, request_id, unknown(at.prompt))
             wait(lambda: stage_of(bed, at.engine, request_id) == at.stage, 30.0, f"it to be {at.stage}", 0.01)
             struck = time.monotonic()
             abort(bed, how, client, request_id)

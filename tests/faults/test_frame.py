@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.bed import Bed
+from tests.faults.bed import QUICK, Bed
 from tests.faults.cell import Cell, Fault, NoEffectError, measured, run
 from tests.faults.kinds import Armed, Kill, Stop
+from tests.faults.load import Load
 
 P, D = "prefill-0", "decode-0"
 
@@ -59,3 +60,15 @@ def test_a_cell_of_no_row_is_not_run(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="row 99"), measured(99, "x", "y", tmp_path / "results"):
         pass
     assert not (tmp_path / "results").exists()
+
+
+def test_a_bed_runs_as_the_product_ships_but_for_its_deadlines(bed: Bed) -> None:
+    """The prefix cache is on: of the load's prompts it knows some, and some it does not."""
+    assert all(name.endswith("_TIMEOUT") for name in QUICK)
+    bed.heal()
+    before = bed[P].state()["counters"]
+    with Load(bed.url, bed.right, agents=(1,)) as load:
+        load.wait_rights(8, 0.0, 60.0, "answers to prompts that are known and to some that are not")
+    now = bed[P].state()["counters"]
+    asked, hit = (now[name] - before[name] for name in ("prefix_tokens", "prefix_tokens_hit"))
+    assert 0.2 < hit / asked < 0.8, (asked, hit)
