@@ -13,6 +13,7 @@ from kernels.ops.kv_write import kv_write
 from kernels.ops.paged_decode_attention import paged_decode_attention
 from kernels.ops.paged_prefill_attention import paged_prefill_attention
 from kernels.ops.rope import rope
+from kernels.streams.interface import MAIN, SIDE
 
 
 class Attention:
@@ -20,7 +21,7 @@ class Attention:
         self, checkpoint: Checkpoint, prefix: str, layer: int, config: ModelConfig, shard: Shard
     ) -> None:
         d = config.head_dim
-        self._layer = layer
+        self._layer, self._streams = layer, shard.streams
         self._head_dim = d
         self._scale = d**-0.5
         self._heads = shard.heads[1] - shard.heads[0]
@@ -44,14 +45,33 @@ class Attention:
     def __call__(self, x: torch.Tensor, pool: torch.Tensor, step: Step) -> torch.Tensor:
         """[rows, hidden] for x of that shape; writes the rows' keys and values into the pool first."""
         heads = self.qkv(x).view(x.shape[0], -1, self._head_dim)
-        turned = heads[:, : self._turned]
-        if self._norms is not None:
-            q_norm, k_norm = self._norms
-            turned = torch.cat((q_norm(turned[:, : self._heads]), k_norm(turned[:, self._heads :])), 1)
-        turned = rope(turned, step.cos, step.sin)
-        q, k, v = turned[:, : self._heads], turned[:, self._heads :], heads[:, self._turned :]
-        kv_write(pool, self._layer, step.kv_rows, k[: step.real], v[: step.real])
+        both, v = heads[:, : self._turned], heads[:, self._turned :]
+        if self._norms is None:
+            turned = rope(both, step.cos, step.sin)
+            q, k = turned[:, : self._heads], turned[:, self._heads :]
+            kv_write(pool, self._layer, step.kv_rows, k[: step.real], v[: step.real])
+        else:
+            q = self._normed(both[:, : self._heads], both[:, self._heads :], v, pool, step)
         return self.out(self._attend(q, pool, step).view(x.shape[0], -1))
+
+    def _normed(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pool: torch.Tensor, step: Step
+    ) -> torch.Tensor:
+        """Queries, normed and turned, while keys are so too and written. Without norms, turning both at once
+        leaves nothing to be done beside it."""
+        assert self._norms is not None
+        streams, (q_norm, k_norm) = self._streams, self._norms
+
+        def write() -> None:
+            turned = rope(k_norm(k), step.cos, step.sin)
+            kv_write(pool, self._layer, step.kv_rows, turned[: step.real], v[: step.real])
+
+        reads = [k, v, step.cos, step.sin, step.kv_rows]
+        streams.fork(MAIN, SIDE)
+        streams.launch(SIDE, "keys", write, reads=reads, writes=[pool])
+        q = rope(q_norm(q), step.cos, step.sin)
+        streams.join(MAIN, SIDE)
+        return q
 
     def _attend(self, q: torch.Tensor, pool: torch.Tensor, step: Step) -> torch.Tensor:
         """[rows, heads, head_dim], zero in padding rows."""

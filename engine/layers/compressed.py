@@ -16,6 +16,7 @@ from engine.layers.shard import Shard
 from engine.weights import Checkpoint, ModelConfig
 from kernels.ops.linear import linear, pack
 from kernels.ops.sparse_decode import sparse_decode
+from kernels.streams.interface import MAIN, SIDE
 
 Weight = tuple[str, tuple[int, int], tuple[int, int] | None]
 
@@ -33,7 +34,7 @@ class CompressedAttention:
         own, dim, hidden, eps = cache.config, config.head_dim, config.hidden_size, config.rms_norm_eps
         self._layer, self._number, self._cache = layer, cache.number[layer], cache
         self._span, self._eps, self._dim = own.spans[layer], eps, dim
-        self._heads = shard.heads[1] - shard.heads[0]
+        self._heads, self._streams = shard.heads[1] - shard.heads[0], shard.streams
         down: list[Weight] = [
             (f"{prefix}.wq_a", (own.q_rank, hidden), None),
             (f"{prefix}.wkv", (dim, hidden), None),
@@ -67,26 +68,43 @@ class CompressedAttention:
 
     def __call__(self, x: torch.Tensor, pool: torch.Tensor, step: CompressedStep) -> torch.Tensor:
         """[rows, hidden] for x of that shape; what is cached of the rows is written into the pool first."""
-        cache, real = self._cache, step.rows.real
-        rotary, turn = (cache.main, step.main) if self._span == "window" else (cache.compress, step.compress)
+        cache, real, beside = self._cache, step.rows.real, self._entries is not None
+        rotary, turn = (cache.compress, step.compress) if beside else (cache.main, step.main)
         q_down, kv, *rest = self._down(x).split(self._down.sizes, 1)
         q_down = self._q_norm(q_down)
         q, *index_q = self._up(q_down).split(self._up.sizes, 1)
+        slots = self._start(x, rest, index_q, pool, step) if beside else step.seen[:, :0]
         q = F.rms_norm(q.reshape(x.shape[0], self._heads, self._dim), (self._dim,), None, self._eps)
         q = turn_tail(q, rotary, turn)
         kv = turn_tail(self._kv_norm(kv)[:, None], rotary, turn).squeeze(1)
-        near = step.window.join(cache.layout, WINDOW, self._layer, pool, kv[:real])
-        chosen = self._chosen(x, rest, index_q, pool, step)
-        far, slots = near, step.seen[:, :0]
-        if self._span != "window":
+        near = far = step.window.join(cache.layout, WINDOW, self._layer, pool, kv[:real])
+        if beside:
+            self._streams.join(MAIN, SIDE)
             far = cache.layout.table(pool, self._span)
-            slots = cache.slots(self._span, self._number, chosen, step)
         found = torch.zeros_like(q)
         found[:real] = sparse_decode(
             q[:real].contiguous(), (near, far), (step.seen, slots), self._dim, self._dim**-0.5, self._sinks
         )
         back = rotary.back(found[..., -rotary.dim :], turn)
         return self._out(torch.cat((found[..., : -rotary.dim], back), -1))
+
+    def _start(
+        self,
+        x: torch.Tensor,
+        rest: list[torch.Tensor],
+        index_q: list[torch.Tensor],
+        pool: torch.Tensor,
+        step: CompressedStep,
+    ) -> torch.Tensor:
+        """`_chosen`, beside the main work; to be joined."""
+        self._streams.fork(MAIN, SIDE)
+        return self._streams.launch(
+            SIDE,
+            "entries",
+            lambda: self._chosen(x, rest, index_q, pool, step),
+            reads=[x, *rest, *index_q, *step.tensors],
+            writes=[pool],
+        )
 
     def _chosen(
         self,
@@ -96,20 +114,21 @@ class CompressedAttention:
         pool: torch.Tensor,
         step: CompressedStep,
     ) -> torch.Tensor:
-        """Store the entries that the step completes; int64 [real, n]: numbers of those that each row sees.
+        """Store the entries that the step completes; int64 [real, n]: rows of those that each row sees, below
+        0 for none.
 
         `rest`: what the compressors take, [kv, gate] of the attention's and then of the indexer's.
         """
-        if self._entries is None:
-            return step.seen[:, :0]
+        assert self._entries is not None
         cache, real, closing = self._cache, step.rows.real, step.closing[self._span]
         made = self._entries(torch.cat(rest[:2], 1)[:real], pool, closing)
         at = cache.layout.slots(self._span, closing.pages, closing.numbers)
         cache.layout.table(pool, self._span).index_copy_(0, at + cache.offset(self._span, self._number), made)
-        if self._indexer is None:
-            return step.heavy_entries
-        kv_gate = torch.cat(rest[2:], 1)[:real]
-        return self._indexer(x, kv_gate, index_q[0], pool, step)
+        chosen = step.heavy_entries
+        if self._indexer is not None:
+            kv_gate = torch.cat(rest[2:], 1)[:real]
+            chosen = self._indexer(x, kv_gate, index_q[0], pool, step)
+        return cache.slots(self._span, self._number, chosen, step)
 
 
 class Indexer:

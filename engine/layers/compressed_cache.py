@@ -7,6 +7,7 @@ compressed entries, and index-K of those that an indexer chooses from.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -15,7 +16,7 @@ from engine.layers.indexer import Choice, IndexCache, index_sections
 from engine.layers.page import PageLayout, Section
 from engine.layers.past import Past, join_rows
 from engine.layers.rotary import Rotary, Turn
-from engine.layers.rows import Rows
+from engine.layers.rows import Rows, planned
 from engine.layers.shard import Shard
 from engine.weights import CompressedConfig, ModelConfig
 
@@ -56,6 +57,10 @@ class CompressedStep:
     choice: Choice
     heavy_entries: torch.Tensor
     pages: torch.Tensor
+
+    @cached_property
+    def tensors(self) -> list[torch.Tensor]:
+        return list(planned(self))
 
 
 class CompressedCache:

@@ -7,6 +7,7 @@ is taken into the latent's space, and what it gathers there is taken out to valu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +17,12 @@ from engine.layers.linear import HeadLinear, Linear, RowLinear
 from engine.layers.norm import RmsNorm
 from engine.layers.page import PageLayout, Section
 from engine.layers.rotary import Rotary, Turn
-from engine.layers.rows import Rows
+from engine.layers.rows import Rows, planned
 from engine.layers.shard import Shard
 from engine.weights import Checkpoint, MlaConfig, ModelConfig
 from kernels.ops.linear import linear, pack
 from kernels.ops.sparse_decode import sparse_decode
+from kernels.streams.interface import MAIN, SIDE
 
 LATENT = "latent"
 LAYER_NORM_EPS = 1e-6  # of the indexer's keys; no config names it
@@ -38,6 +40,10 @@ class LatentStep:
     index: IndexRows
     choice: Choice
     pages: torch.Tensor
+
+    @cached_property
+    def tensors(self) -> list[torch.Tensor]:
+        return list(planned(self))
 
 
 class LatentCache:
@@ -93,6 +99,7 @@ class LatentAttention:
         shard: Shard,
     ) -> None:
         self._layer, self._cache, self._mla = layer, cache, cache.mla
+        self._streams = shard.streams
         mla = cache.mla
         hidden, eps, heads = config.hidden_size, config.rms_norm_eps, shard.heads
         self._heads = heads[1] - heads[0]
@@ -133,36 +140,50 @@ class LatentAttention:
 
     def __call__(self, x: torch.Tensor, pool: torch.Tensor, step: LatentStep) -> torch.Tensor:
         """[rows, hidden] for x of that shape; the rows' own entries are written into the pool first."""
-        mla, cache, real = self._mla, self._cache, step.rows.real
+        mla, cache, real, streams = self._mla, self._cache, step.rows.real, self._streams
         q_down, latent, index_k = self._down(x).split(self._down.sizes, 1)
         q, index_q = self._up(self._q_norm(q_down)).split(self._up.sizes, 1)
-        rope_k = cache.rotary(latent[:, None, mla.kv_rank :], step.turn).squeeze(1)
-        kept = torch.cat((self._kv_norm(latent[:, : mla.kv_rank]), rope_k), 1)
         table, offset = cache.table(pool, self._layer)
-        table.index_copy_(0, step.slots + offset, kept[:real])
-        chosen = self._choose(x, index_q, index_k, pool, step)
-        slots = torch.where(chosen < 0, chosen, cache.slots(chosen, step) + offset)
+        streams.fork(MAIN, SIDE)
+        slots = streams.launch(
+            SIDE,
+            "indexer",
+            lambda: self._choose(x, index_q, index_k, pool, step),
+            reads=[x, index_q, index_k, *step.tensors],
+            writes=[pool],
+        )
+        self._keep(latent, table, offset, step)
         q = q.reshape(x.shape[0], self._heads, -1)
         query = torch.cat((self._into(q[..., : mla.nope]), cache.rotary(q[..., mla.nope :], step.turn)), -1)[
             :real
         ]
+        streams.join(MAIN, SIDE)
         found = x.new_zeros(x.shape[0], self._heads, mla.kv_rank)
         found[:real] = sparse_decode(
             query.contiguous(), (table, table), (slots, slots[:, :0]), mla.kv_rank, self._scale
         )
         return self._out(self._outof(found).reshape(x.shape[0], -1))
 
+    def _keep(self, latent: torch.Tensor, table: torch.Tensor, offset: int, step: LatentStep) -> None:
+        """Store the rows' latents and rotary keys."""
+        rank, rotary = self._mla.kv_rank, self._cache.rotary
+        rope_k = rotary(latent[:, None, rank:], step.turn).squeeze(1)
+        kept = torch.cat((self._kv_norm(latent[:, :rank]), rope_k), 1)
+        table.index_copy_(0, step.slots + offset, kept[: step.rows.real])
+
     def _choose(
         self, x: torch.Tensor, q: torch.Tensor, k: torch.Tensor, pool: torch.Tensor, step: LatentStep
     ) -> torch.Tensor:
-        """Store the rows' index-K, then int64 [real, topk]: numbers of the entries each row attends to."""
+        """Store the rows' index-K, then int64 [real, topk]: where the entries lie that each row attends to,
+        below 0 for none."""
         index, cache, real = self._mla.index, self._cache, step.rows.real
         k = F.layer_norm(k, (index.dim,), *self._k_norm, eps=LAYER_NORM_EPS)
         k = _turned(k[:, None], cache.index_rotary, step.index_turn).squeeze(1)
         cache.index.write(pool, self._layer, step.index, k[:real])
         q = _turned(q.reshape(x.shape[0], index.heads, index.dim), cache.index_rotary, step.index_turn)
         weights = linear(x.float(), self._gate) * (index.heads * index.dim) ** -0.5
-        return cache.index.choose(pool, self._layer, q[:real], weights[:real], step.choice, index.topk)
+        chosen = cache.index.choose(pool, self._layer, q[:real], weights[:real], step.choice, index.topk)
+        return torch.where(chosen < 0, chosen, cache.slots(chosen, step) + cache.table(pool, self._layer)[1])
 
 
 def _turned(x: torch.Tensor, rotary: Rotary, turn: Turn) -> torch.Tensor:

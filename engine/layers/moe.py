@@ -11,6 +11,7 @@ from engine.layers.mlp import NAMES, Mlp
 from engine.layers.shard import Shard
 from engine.weights import Checkpoint, ModelConfig, MoeConfig
 from kernels.ops.linear import linear, pack
+from kernels.streams.interface import MAIN, SIDE
 
 _SCORES = {
     "softmax": lambda logits: logits.softmax(-1),
@@ -93,7 +94,7 @@ class Moe:
         names: MoeNames | None = None,
     ) -> None:
         names, moe = names or MoeNames(), _of(config)
-        self._comm = shard.comm
+        self._comm, self._streams = shard.comm, shard.streams
         self._router = Router(checkpoint, prefix, names, layer, config, shard)
         hidden, limit = config.hidden_size, moe.limit
         sizes = (hidden, moe.intermediate)
@@ -114,8 +115,7 @@ class Moe:
 
     def __call__(self, x: torch.Tensor, tokens: torch.Tensor, real: int) -> torch.Tensor:
         """[rows, hidden] for x of that shape; rows from `real` on are padding, which no expert computes."""
-        weights, chosen = self._router(x, tokens)
-        out = torch.zeros_like(x) if self._shared is None else self._shared.partial(x)
+        out, weights, chosen = self._begin(x, tokens)
         weights, chosen = weights[:real].to(x.dtype), chosen[:real]
         # In the order of experts, so that a token's sum is the same whoever else is in the step.
         for number in chosen.unique().tolist():
@@ -124,6 +124,17 @@ class Moe:
             found = expert.partial(_at_least(x.index_select(0, row), expert.rows))[: row.shape[0]]
             out.index_add_(0, row, found * weights[row, place, None])
         return self._comm.all_reduce(out)
+
+    def _begin(self, x: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """What every token gets, computed while the router chooses, and its choice."""
+        streams, shared = self._streams, self._shared
+        if shared is None:
+            return torch.zeros_like(x), *self._router(x, tokens)
+        streams.fork(MAIN, SIDE)
+        out = streams.launch(SIDE, "shared expert", lambda: shared.partial(x), reads=[x])
+        weights, chosen = self._router(x, tokens)
+        streams.join(MAIN, SIDE)
+        return out, weights, chosen
 
 
 def _of(config: ModelConfig) -> MoeConfig:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, NamedTuple
 
 import torch
 
@@ -58,6 +59,18 @@ class Bounds(NamedTuple):
     pages: int
     page_size: int
     state_pages: int = 0
+
+
+def planned(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a step's plan: what work beside the main one may read."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from planned(getattr(value, field.name))
+    elif isinstance(value, tuple | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from planned(one)
 
 
 def order(batch: Batch, bounds: Bounds, least: int, device: torch.device) -> Rows:

@@ -1,4 +1,4 @@
-"""Which part of a model this rank holds, and how it meets the other ranks."""
+"""Which part of a model this rank holds, on what it computes, and how it meets the other ranks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from engine.core.errors import ModelError
 from engine.core.types import split_heads
 from engine.weights import ModelConfig
+from kernels.streams.interface import Streams
 
 
 class Comm(Protocol):
@@ -32,18 +33,22 @@ class Comm(Protocol):
 
 @dataclass(frozen=True)
 class Shard:
-    """`heads` and `kv_heads` are half-open ranges of the whole model's heads; so are the other two."""
+    """`heads` and `kv_heads` are half-open ranges of the whole model's heads; so are the last two. What
+    layers compute beside their main work is launched on `streams`."""
 
     comm: Comm
     dtype: torch.dtype
     device: torch.device
+    streams: Streams
     kv_heads: tuple[int, int]
     heads: tuple[int, int]
     intermediate: tuple[int, int]
     vocab: tuple[int, int]
 
     @classmethod
-    def of(cls, config: ModelConfig, comm: Comm, dtype: torch.dtype, device: torch.device) -> Shard:
+    def of(
+        cls, config: ModelConfig, comm: Comm, dtype: torch.dtype, device: torch.device, streams: Streams
+    ) -> Shard:
         """ModelError when a rank would be left without a part of the attention."""
         rank, tp, parts = comm.rank, comm.tp, config.parts
         if tp > parts:
@@ -59,6 +64,7 @@ class Shard:
             comm,
             dtype,
             device,
+            streams,
             (0, 1) if shared else (first, last),
             (first * group, last * group),
             split_heads(config.intermediate_size, tp, rank),

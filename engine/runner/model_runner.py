@@ -47,9 +47,9 @@ class ModelRunner:
             raise ConfigError("bad_value", f"{pages} pages of {page_size} tokens are no pool.")
         where, kind = _device(device), DTYPES[dtype]
         config = ModelConfig.load(model_dir)
-        shard = Shard.of(config, comm, kind, where)
         tuning = tuning or Tuning()
         self.streams = tuning.streams(where)
+        shard = Shard.of(config, comm, kind, where, self.streams)
         checkpoint = Checkpoint(model_dir, config.quantised_block)
         family = family_of(checkpoint, config, shard, page_size, pages, tuning)
         self._model, self.pool, self._planner, self.shape, self._index = family

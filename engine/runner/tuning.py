@@ -11,10 +11,8 @@ from engine.layers.shard import Shard
 from engine.weights import ModelConfig
 from kernels.ops.splits import MOST_TARGET, SplitPlan, SplitWorkspace
 from kernels.streams.cuda import CudaStreams
-from kernels.streams.interface import Streams
+from kernels.streams.interface import SIDE, Streams
 from kernels.streams.serial import SerialStreams
-
-SIDE = "side"
 
 
 @dataclass(frozen=True)
@@ -47,4 +45,4 @@ class Tuning:
 
     def streams(self, device: torch.device) -> Streams:
         """What a step is launched on."""
-        return CudaStreams((SIDE,), device, self.overlap) if device.type == "cuda" else SerialStreams(device)
+        return CudaStreams((SIDE,), device, self.overlap) if device.type == "cuda" else SerialStreams()

@@ -64,7 +64,7 @@ class CudaStreams:
     def wait(self, stream: str, event: torch.cuda.Event) -> None:
         self._of(stream).wait_event(event)
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, work: Callable[[], object]) -> Callable[[], object]:
         """The order of other threads' calls to CUDA is not recorded; they may make any meanwhile."""
         graph = torch.cuda.CUDAGraph()
         if self._pool is None:

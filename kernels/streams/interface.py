@@ -53,7 +53,7 @@ class Streams(Protocol):
         """What the stream is given from now on runs after the event."""
         ...
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, work: Callable[[], object]) -> Callable[[], object]:
         """What plays `work`, recorded once, again: on the same memory, with whatever it holds then.
 
         `work` reads no value of it on the host, and leaves its result in memory from before the capture.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 @dataclass(eq=False)
@@ -62,7 +63,8 @@ class Memories:
         memory = self._live.get(storage._cdata)
         if memory is None:
             memory = self.add(tensor, "memory from before")
-        return Span(memory, _runs(tensor, rows))
+        with _disable_current_modes():  # what is computed here is no part of the step
+            return Span(memory, _runs(tensor, rows))
 
     def add(
         self, tensor: torch.Tensor, name: str, owner: str | None = None, captured: bool = False
@@ -71,9 +73,6 @@ class Memories:
         memory = Memory(name, StorageWeakRef(storage), owner, captured)
         self._live[storage._cdata] = memory
         return memory
-
-    def known(self, tensor: torch.Tensor) -> bool:
-        return tensor.untyped_storage()._cdata in self._live
 
     def gone(self) -> list[Memory]:
         """What has been dropped since this was last asked."""

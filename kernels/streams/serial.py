@@ -38,5 +38,5 @@ class SerialStreams:
     def wait(self, stream: str, event: None) -> None:
         pass
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, work: Callable[[], object]) -> Callable[[], object]:
         return work

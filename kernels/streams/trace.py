@@ -139,7 +139,7 @@ class Trace:
                 raise TraceFault(f"stream {stream} waits in a capture for what was not captured")
             self._forked.add(stream)
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, work: Callable[[], object]) -> Callable[[], object]:
         """TraceFault when a stream that took part is not joined at the end, or memory stays allocated.
 
         A graph has a pool of its own, for what is dropped within it. Scratch that is first made in a
@@ -197,29 +197,26 @@ class Trace:
         self._check_forked(seen.name)
         if self._root is not None and seen.host:
             raise TraceFault(f"{seen.name} cannot be captured: {seen.host}")
+        reads, writes = self._spans(seen.reads), self._spans(seen.writes)
+        if reads or writes:
+            self._node(seen.name, reads, writes)
+
+    def _after(self, seen: Seen, made: list[torch.Tensor]) -> None:
+        """New memory: what was dropped before on this stream may be it."""
+        for tensor in made:
+            if tensor.layout == torch.strided and tensor.numel():
+                self._give(seen.name)
+                self._memories.add(tensor, seen.name, self._stream, self._root is not None)
+                self._node(seen.name, [], self._spans([Touch(tensor)]))
+
+    def _node(self, name: str, reads: list[Span], writes: list[Span]) -> None:
         clock = self._clock(self._stream)
         clock[self._stream] += 1
-        reads, writes = self._spans(seen.reads), self._spans(seen.writes)
-        if not reads and not writes:
-            return
         within = self._launch if self._launch.name else None
-        self.nodes.append(Node(self._stream, seen.name, dict(clock), reads, writes, within))
-        for span in (*reads, *writes):
-            self._use(span.memory)
-
-    def _after(self, seen: Seen, found: list[torch.Tensor]) -> None:
-        """New memory: what was dropped before on this stream may be it."""
-        for tensor in found:
-            if tensor.layout != torch.strided or not tensor.numel() or self._memories.known(tensor):
-                continue
-            self._give(seen.name)
-            memory = self._memories.add(tensor, seen.name, self._stream, self._root is not None)
-            span = self._memories.span(tensor)
-            if span is not None:
-                clock = dict(self._clock(self._stream))
-                within = self._launch if self._launch.name else None
-                self.nodes.append(Node(self._stream, seen.name, clock, [], [span], within))
-                self._use(memory)
+        self.nodes.append(Node(self._stream, name, dict(clock), reads, writes, within))
+        for memory in {span.memory for span in (*reads, *writes)}:
+            memory.users[self._stream] = clock[self._stream]
+            memory.held |= self._root is not None and not memory.captured
 
     def _give(self, name: str) -> None:
         """Anything that this stream's allocator has back may be given out now."""
@@ -243,10 +240,6 @@ class Trace:
                 self._problems.append(f"{memory.name} is given back, whose address a graph holds")
             elif memory.owner is not None:
                 self._dropped.append(memory)
-
-    def _use(self, memory: Memory) -> None:
-        memory.users[self._stream] = self._clock(self._stream)[self._stream]
-        memory.held |= self._root is not None and not memory.captured
 
     def _spans(self, touches: Iterator[Touch] | Sequence[Touch]) -> list[Span]:
         return [span for touch in touches if (span := self._memories.span(*touch)) is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, ValuesView
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ _BY_ROW = {
     "aten::embedding": "indices",
     "aten::index.Tensor": "indices",
 }
+_LIFT = "aten::lift_fresh"  # what the host has made becomes a tensor
 _COMPOSITE = "CompositeImplicitAutograd"
 
 
@@ -36,7 +37,7 @@ class Seen(NamedTuple):
 
 
 class Witness(TorchDispatchMode):
-    """Each operation is told `before` it runs, with what it touches, and `after` with what it returns."""
+    """Each operation is told `before` it runs, with what it touches, and `after` with the memory it made."""
 
     def __init__(
         self, before: Callable[[Seen], None], after: Callable[[Seen, list[torch.Tensor]], None]
@@ -54,7 +55,8 @@ class Witness(TorchDispatchMode):
         seen = _seen(func, args, kwargs)
         self._before(seen)
         found = func(*args, **kwargs)
-        self._after(seen, list(_tensors(found)))
+        given = set() if func.name() == _LIFT else {_storage(t) for t in _tensors((args, kwargs.values()))}
+        self._after(seen, [tensor for tensor in _tensors(found) if _storage(tensor) not in given])
         return found
 
 
@@ -88,14 +90,19 @@ def _host(func: Any, args: tuple[Any, ...], rows: torch.Tensor | None) -> str:
     by_mask = rows is not None and rows.dtype == torch.bool
     if torch.Tag.dynamic_output_shape in func.tags and (by_mask or func.name() != "aten::index.Tensor"):
         return "the shape of what it returns is a value"
-    if func.name() == "aten::lift_fresh" and args[0].dim():
+    if func.name() == _LIFT and args[0].dim():
         return "it is made of values of the host"
     return ""
+
+
+def _storage(tensor: torch.Tensor) -> int | None:
+    """None where a library keeps a weight in a layout of its own."""
+    return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else None
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | ValuesView):
         for one in value:
             yield from _tensors(one)

@@ -13,7 +13,9 @@ _COLLECTIVE = re.compile(
 )
 _PAIR = re.compile(r"^(?:i?send|i?recv)\w* ")
 # Frames of libraries: the call site is the first frame outside of them.
-_LIBRARY = re.compile(r"torch/|torch\.|c10d|nccl|gloo|libc|pthread|threading\.py|selectors\.py")
+_LIBRARY = re.compile(
+    r"torch/|torch\.|c10d|nccl|gloo|libc|pthread|threading\.py|selectors\.py|triton/(?:compiler|runtime)|\.so\b"
+)
 _MAIN = re.compile(r"main", re.I)
 # A connector that waits for KV inside a step.
 _RECEIVE = re.compile(
@@ -42,16 +44,34 @@ def site(stack: Stack) -> Site:
     return Site(waits, callers[0] if callers else (outside or stack.frames)[0], pair)
 
 
-def sites(traces: Traces) -> dict[Site, list[str]]:
-    """Site -> processes there, of the main thread of each process (its first one where none is named)."""
+def mains(traces: Traces) -> list[Stack]:
+    """The main thread of each process, its first one where none is named."""
     threads: dict[str, list[Stack]] = defaultdict(list)
     for stack in traces.stacks:
         threads[stack.process].append(stack)
+    return [next((s for s in stacks if _MAIN.search(s.thread)), stacks[0]) for stacks in threads.values()]
+
+
+def sites(traces: Traces) -> dict[Site, list[str]]:
+    """Site -> processes there, by their main threads."""
     found: dict[Site, list[str]] = defaultdict(list)
-    for process, stacks in threads.items():
-        main = next((s for s in stacks if _MAIN.search(s.thread)), stacks[0])
-        found[site(main)].append(process)
+    for stack in mains(traces):
+        found[site(stack)].append(stack.process)
     return dict(found)
+
+
+_RANK = re.compile(r"(?i)\b(?:tp|dp|pp|ep|rank)_?\d|scheduler|worker")
+_IDLE = re.compile(r"(?i)\b(?:poll|select|epoll_wait|recv_pyobj|recv_requests|sleep|accept)\b")
+
+
+def together(traces: Traces) -> tuple[Site, list[Stack]] | None:
+    """Where all ranks stand, two or more, when it is one place and no wait for work; None otherwise."""
+    stacks = mains(traces)
+    ranks = [s for s in stacks if _RANK.search(s.process)] or stacks
+    places = {site(s) for s in ranks}
+    if len(ranks) < 2 or len(places) != 1 or _IDLE.search(ranks[0].frames[0]):
+        return None
+    return places.pop(), ranks
 
 
 def receiving(traces: Traces) -> str:

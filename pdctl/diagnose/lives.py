@@ -72,7 +72,8 @@ def raised(traces: Traces) -> list[Event]:
     """
     found: list[Event] = []
     later: list[Event] = []
-    messengers = {e.where for e in traces.of("watchdog.fired", "collective.timeout")}
+    signs = ("watchdog.fired", "collective.timeout", "collective.gloo_timeout")
+    messengers = {e.where for e in traces.of(*signs)}
     for event in traces.of("process.raised"):
         if event.where not in messengers and not _CALM.match(event.line):
             (later if echoes(event) else found).append(event)

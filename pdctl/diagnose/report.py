@@ -9,6 +9,7 @@ from pdctl.adapters.picture import Reach
 from pdctl.diagnose.changed import doubted
 from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.ledger import Entry, join
+from pdctl.diagnose.named import named
 from pdctl.diagnose.rule import Hypothesis, Severity
 from pdctl.diagnose.runner import Ran, run
 from pdctl.diagnose.suppress import Muted, sift
@@ -43,7 +44,7 @@ def _blind(facts: Facts) -> list[str]:
 def make(facts: Facts, seconds: float) -> Report:
     """Run every rule over `facts` and judge."""
     ran = run(facts)
-    findings = [doubted(f, facts) for f in ran.findings]
+    findings = [doubted(named(f, facts), facts) for f in ran.findings]
     counted, muted = sift(findings, facts.suppressions, facts.at)
     return Report(facts, ran, judge(counted, _blind(facts)), join(facts), seconds, tuple(muted))
 

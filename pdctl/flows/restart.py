@@ -11,6 +11,7 @@ from pdctl.flows.context import Context
 from pdctl.flows.deploy.hooks import Hooks
 from pdctl.flows.deployed import refuse_undeployed
 from pdctl.flows.ready import wait_ready
+from pdctl.flows.standstill import standstill
 from pdctl.remote.journal import Call, Journal
 
 
@@ -55,7 +56,13 @@ def restart_unit_now(ctx: Context, unit: Engine | Router, wait: float) -> None:
     refuse_undeployed(ctx, [unit])
     what = f"restart {unit.name}"
     ctx.say(f"restarting {unit.name}")
+    units, still = ctx.units_of(unit), "" if isinstance(unit, Router) else standstill(ctx, unit)
     with doing(ctx, what.replace(" ", "/"), unit.host, what):
-        ctx.units_of(unit).restart(unit.name)
+        if still:
+            ctx.say(f"{still}: it is not drained, and ended at once")
+            units.stop(unit.name, at_once=True)
+            units.start(unit.name)
+        else:
+            units.restart(unit.name)
     with doing(ctx, f"ready/{unit.name}", unit.host, "wait until it is ready", changes=False):
         wait_ready(ctx, [unit], wait)

@@ -8,7 +8,7 @@ same moment on the observer's monotonic clock, and the only one that durations b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pdctl.adapters.picture import (
@@ -48,8 +48,8 @@ class EngineLook:
     `incarnation` is "" where its kind shows none; `started_at` tells lives apart then. `release` and `inputs`
     (a digest of profile, flags and variables) are of the life that its host's unit runs, "" until the host
     has been asked. `oldest_age` of a queue is None where its kind shows no ages. `legs` are its oldest
-    requests, at most LISTED. `failed` counts ended requests by code, `fired` deadlines by name: both since
-    its start.
+    requests, at most LISTED; `waits` are the ids of all that wait. `failed` counts ended requests by code,
+    `fired` deadlines by name: both since its start.
     """
 
     name: str
@@ -74,6 +74,7 @@ class EngineLook:
     pages: Pages | None = None
     peers: tuple[Peer, ...] = ()
     legs: tuple[Leg, ...] = ()
+    waits: frozenset[str] = frozenset()
     counters: Counters | None = None
 
     @property
@@ -87,7 +88,7 @@ class EngineLook:
 
     @property
     def waiting(self) -> int:
-        """Requests in queues where they wait."""
+        """Legs of requests in queues where they wait."""
         return sum(q.depth for name, q in self.queues.items() if name in WAITING)
 
     @property
@@ -114,6 +115,17 @@ class EngineLook:
         """Tokens prefilled and generated since its start; None where its kind does not say."""
         p = self.progress
         return None if p is None else p.tokens_generated + p.tokens_prefilled
+
+
+def requests_waiting(engines: Iterable[EngineLook]) -> int:
+    """Requests that wait on these: one that waits on both its legs is one. Legs that an engine does not list
+    count as requests of their own."""
+    found: set[str] = set()
+    unlisted = 0
+    for engine in engines:
+        found |= engine.waits
+        unlisted += max(0, engine.waiting - len(engine.waits))
+    return len(found) + unlisted
 
 
 @dataclass(frozen=True)
@@ -214,6 +226,7 @@ def engine_look(of: EngineLook, sample: Sample[Engine]) -> EngineLook:
     if isinstance(picture, Missing):
         reach = Reach.BAD_ANSWER if sample.reach is Reach.OK else sample.reach
         return replace(of, reach=reach, detail=sample.detail or picture.reason, seconds=sample.seconds)
+    legs = picture.legs if known(picture.legs) else ()
     return replace(
         of,
         reach=sample.reach,
@@ -230,7 +243,8 @@ def engine_look(of: EngineLook, sample: Sample[Engine]) -> EngineLook:
         queues=picture.queues,
         pages=picture.pages if known(picture.pages) else None,
         peers=picture.peers if known(picture.peers) else (),
-        legs=_oldest_legs(picture.legs) if known(picture.legs) else (),
+        legs=_oldest_legs(legs),
+        waits=frozenset(leg.id for leg in legs if leg.stage in WAITING),
         counters=picture.counters if known(picture.counters) else None,
     )
 

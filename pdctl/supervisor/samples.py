@@ -3,7 +3,7 @@
 `up` is 1 while it answers and takes requests, 0 while not: over time, the share of it. Rates are per second
 between two looks of the same life. `kv` is the share of KV pages that requests hold. What is not known is
 None. Rows of cells and of the fleet add their engines up; ages and `kv` are the largest, `up` is the least
-of a cell and the mean of the fleet.
+of a cell and the mean of the fleet. An engine's `waiting` are legs, a cell's and the fleet's are requests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from pdctl.supervisor.observation import EngineLook, Observation, RouterLook
+from pdctl.supervisor.observation import EngineLook, Observation, RouterLook, requests_waiting
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def rows(look: Observation, rates: Rates) -> dict[Subject, Row]:
     engines = {e.name: _engine(e, rates, look.monotonic) for e in look.engines}
     found: dict[Subject, Row] = {("engine", name): row for name, row in engines.items()}
     for cell, members in look.cells().items():
-        found["cell", cell] = _together([engines[e.name] for e in members])
-    whole = _together(engines.values())
+        found["cell", cell] = _together([engines[e.name] for e in members], members)
+    whole = _together(engines.values(), look.engines)
     ready = sum(row.up or 0.0 for row in engines.values())
     found["fleet", look.fleet] = replace(whole, up=round(ready / len(engines), 4) if engines else None)
     if look.router is not None:
@@ -133,7 +133,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 2)
 
 
-def _together(members: Iterable[Row]) -> Row:
+def _together(members: Iterable[Row], looks: Sequence[EngineLook]) -> Row:
     them = list(members)
 
     def numbers(name: str) -> Sequence[float]:
@@ -146,7 +146,7 @@ def _together(members: Iterable[Row]) -> Row:
     ups, kv = numbers("up"), numbers("kv")
     return Row(
         up=min(ups, default=None),
-        waiting=total("waiting"),
+        waiting=float(requests_waiting(looks)) if numbers("waiting") else None,
         inflight=total("inflight"),
         running=total("running"),
         oldest=max(numbers("oldest"), default=None),

@@ -32,8 +32,9 @@ class Units(Protocol):
     """The units of one host.
 
     `install` writes the unit's file and starts nothing; `start` returns once the process exists (ready or
-    not) and does nothing when it runs already; `stop` returns once nothing of it runs; `remove` stops and
-    forgets it. `status()` without names tells of every unit installed on the host.
+    not) and does nothing when it runs already; `stop` returns once nothing of it runs, `at_once` without
+    waiting for what it may still want to end; `remove` stops and forgets it. `status()` without names tells
+    of every unit installed on the host.
 
     `specs` has every unit that lies on the host just as `install` would write it, `installed` one of them:
     a unit whose files were changed or lost is absent, and `drift` says what is wrong with them.
@@ -61,7 +62,7 @@ class Units(Protocol):
 
     def start(self, name: str) -> UnitStatus: ...
 
-    def stop(self, name: str) -> UnitStatus: ...
+    def stop(self, name: str, at_once: bool = False) -> UnitStatus: ...
 
     def restart(self, name: str) -> UnitStatus: ...
 

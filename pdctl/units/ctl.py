@@ -1,7 +1,7 @@
 """`python -m pdctl.units.ctl VERB DIR [NAME …]`: the process backend's hands on a host.
 
-VERB is start, stop or status; DIR holds the unit files. Prints one JSON object NAME -> UnitStatus.
-Exit 1 with a sentence on stderr when it could not be done.
+VERB is start, stop, end (a stop that waits for nothing) or status; DIR holds the unit files. Prints one JSON
+object NAME -> UnitStatus. Exit 1 with a sentence on stderr when it could not be done.
 """
 
 from __future__ import annotations
@@ -78,7 +78,11 @@ def start(folder: Path, name: str) -> UnitStatus:
     raise RuntimeError(f"{name}: its keeper did not start a process in {START_DEADLINE:g} s")
 
 
-def stop(folder: Path, name: str) -> UnitStatus:
+def end(folder: Path, name: str) -> UnitStatus:
+    return stop(folder, name, at_once=True)
+
+
+def stop(folder: Path, name: str, at_once: bool = False) -> UnitStatus:
     """Through the keeper; without one, whatever is left of the unit is ended here."""
     file = folder / f"{name}.json"
     if not file.exists():
@@ -87,6 +91,8 @@ def stop(folder: Path, name: str) -> UnitStatus:
     keeper = keeper_of(run)
     if keeper is not None:
         _signal(keeper, signal.SIGTERM)
+        if at_once:
+            _kill(run)
         if not _gone(run, stop_timeout + STOP_MARGIN):
             _signal(keeper, signal.SIGKILL)
             _gone(run, 5.0)
@@ -95,7 +101,7 @@ def stop(folder: Path, name: str) -> UnitStatus:
         return status(folder, name)
     remove_socket(record.notify_dir)
     if record.child_pid is not None and orphans(record):
-        _end_orphans(record.child_pid, record.mark, stop_timeout)
+        _end_orphans(record.child_pid, record.mark, 0.0 if at_once else stop_timeout)
         record.state, record.reason, record.since = "inactive", "stopped", time.time()
         record.child_pid = record.child_start = None
         record.write(run)
@@ -106,6 +112,13 @@ def stop(folder: Path, name: str) -> UnitStatus:
         record.wanted = False  # why it failed stays known
         record.write(run)
     return status(folder, name)
+
+
+def _kill(run: Path) -> None:
+    """What the unit's process is now: its keeper has been told to stop, and brings nothing back."""
+    record = read_record(run)
+    if record is not None and record.child_pid is not None:
+        procs.kill_all(record.child_pid, record.mark, 10.0)
 
 
 def _end_orphans(leader: int, mark: str, timeout: float) -> None:
@@ -153,7 +166,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
         pass
 
 
-VERBS = {"start": start, "stop": stop, "status": status}
+VERBS = {"start": start, "stop": stop, "end": end, "status": status}
 
 
 def main(argv: list[str]) -> int:

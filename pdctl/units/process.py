@@ -58,10 +58,10 @@ class ProcessUnits:
     def start(self, name: str) -> UnitStatus:
         return self._ctl("start", [name], QUICK)[name]
 
-    def stop(self, name: str) -> UnitStatus:
+    def stop(self, name: str, at_once: bool = False) -> UnitStatus:
         spec = self.installed(name)
         timeout = spec.stop_timeout if spec else 0.0
-        return self._ctl("stop", [name], timeout + QUICK + 15.0)[name]
+        return self._ctl("end" if at_once else "stop", [name], timeout + QUICK + 15.0)[name]
 
     def restart(self, name: str) -> UnitStatus:
         self.stop(name)

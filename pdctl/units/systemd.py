@@ -95,17 +95,17 @@ class SystemdUnits:
     def start(self, name: str) -> UnitStatus:
         return self._move("start", name)
 
-    def stop(self, name: str) -> UnitStatus:
-        return self._move("stop", name)
+    def stop(self, name: str, at_once: bool = False) -> UnitStatus:
+        return self._move("stop", name, at_once)
 
     def restart(self, name: str) -> UnitStatus:
         return self._move("restart", name)
 
-    def _move(self, verb: str, name: str) -> UnitStatus:
+    def _move(self, verb: str, name: str, at_once: bool = False) -> UnitStatus:
         """Ask until the unit is no longer on its way down, which takes a drain."""
         began, again = time.monotonic(), False
         while True:
-            answer = self._tool(verb, f"{verb} of {name}", name=name, again=again)
+            answer = self._tool(verb, f"{verb} of {name}", name=name, again=again, at_once=at_once)
             raw = answer["units"][name]
             status = parse(name, raw, answer)
             if status.state != "deactivating":

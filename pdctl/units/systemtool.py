@@ -6,7 +6,8 @@ status   {names}              what systemd says of each unit; of all that are in
 files    {names}              spec and unit files as they lie there
 install  {name, spec, files}  write them, reload when something changed; starts nothing
 start    {name, again}        also restart and stop; then status. Answers after WAIT at the latest, also
-                              while it is still under way; asked `again` it goes on with that
+                              while it is still under way; asked `again` it goes on with that. A stop
+                              `at_once` kills
 remove   {name}               stop it and delete everything of it
 logs     {name, lines, cursor}   text, and the cursor behind it
 probe    {}                   whether this scope can be used, before anything is installed
@@ -80,6 +81,9 @@ def stop(host: Host, ask: Ask) -> Ask:
         failed = host.show([unit])[unit]["ActiveState"] == "failed" and not ask.get("again")
         disable(host, unit)
         host.ctl("stop", "--no-block", "--", unit, may_fail=True)
+        if ask.get("at_once"):
+            # Behind the order to stop, so that nothing brings it back.
+            host.ctl("kill", "--signal=SIGKILL", "--", unit, may_fail=True)
         now = wait(host, unit, over)
         if now["ActiveState"] == "failed" and not failed:
             result = now["Result"]

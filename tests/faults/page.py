@@ -22,13 +22,14 @@ HEAD = [
 ]
 LEGEND = """\
 Each cell strikes a pair under steady greedy load whose right answers are a single engine's, without prefix
-reuse. The pair runs as it ships, prefix reuse included, but for shorter deadlines. *Evidence*: what shows that the fault took effect; a cell without it fails, and the controls at the end, aimed at a wrong
-target, have to fail so. *Noticed*: from the injection to the first sign that anybody gives, and which.
-*Whole again*: from the injection until answers are right and none fails any more. *Failed, typed*: requests
-that ended with an error code; *cut off*, without one, is for clients of a router that was killed. *Hung*:
-past every deadline. *Wrong*: answers that differ from the single engine's. *Pages held*: not free on all
-engines together once the load has ended. *Starts*: processes started to recover, each by what a supervisor or
-an operator does. "-" is not applicable."""
+reuse. The pair runs as it ships, prefix reuse included, but for shorter deadlines. *Evidence*: what shows
+that the fault took effect; a cell without it fails, and the controls at the end, aimed at a wrong target,
+have to fail so. *Noticed*: from the injection to the first sign that anybody gives, and which. *Whole
+again*: from the injection until answers are right and none fails any more. *Failed, typed*: requests that
+ended with an error code; *cut off*, without one, is for clients of a router that was killed. *Hung*: past
+every deadline. *Wrong*: answers that differ from the single engine's. *Pages held*: not free on all engines
+together once the load has ended. *Starts*: processes started to recover, each by what a supervisor or an
+operator does. "-" is not applicable."""
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:

@@ -140,6 +140,19 @@ def test_a_stop_ends_children_and_what_ignores_it(bench: UnitBench) -> None:
     assert not bench.alive(running.pid) and not bench.alive(int(running.status))
 
 
+@each_scope
+def test_a_stop_at_once_waits_for_nothing_and_brings_nothing_back(bench: UnitBench) -> None:
+    """By default its stop would take a minute, and one that is killed is started again."""
+    bench.install("decode-0", IGNORES, stop_timeout=60.0)
+    bench.units.start("decode-0")
+    running = bench.until("decode-0", lambda s: s.state == "active")
+    began = time.monotonic()
+    status = bench.units.stop("decode-0", at_once=True)
+    assert status.state == "inactive" and time.monotonic() - began < 55
+    assert not bench.alive(running.pid) and not bench.alive(int(running.status))
+    assert bench.units.status()["decode-0"].pid is None
+
+
 def test_a_long_drain_is_waited_for(bench: UnitBench) -> None:
     """Longer than one call of the host tool: the units of a real fleet drain for half a minute."""
     slow = "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(10), sys.exit(0)))\n" + SERVES

@@ -127,7 +127,7 @@ def test_without_overlap_everything_is_of_one_stream_and_no_race() -> None:
 
 def test_memory_whose_address_a_graph_holds_is_not_given_back() -> None:
     trace, buffers = Trace(), [torch.zeros(8)]
-    trace.capture(lambda: buffers[0].fill_(1.0) and None)
+    trace.capture(lambda: buffers[0].fill_(1.0))
     buffers.clear()
     trace.launch(MAIN, "next", lambda: torch.zeros(1))
     with pytest.raises(TraceFault, match="is given back, whose address a graph holds"):

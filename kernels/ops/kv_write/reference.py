@@ -24,7 +24,17 @@ def kv_rows(pool: torch.Tensor, pages: torch.Tensor, slots: torch.Tensor) -> tor
 
 
 def kv_write(pool: torch.Tensor, layer: int, rows: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """k and v [tokens, kv_heads, head_dim] into `layer` at the rows of `kv_rows`, in the same order."""
-    if k.shape != v.shape or rows.shape[0] != 2 * k.shape[0] * k.shape[1] or k.shape[2] != pool.shape[5]:
-        raise ValueError(f"k {list(k.shape)}, v {list(v.shape)} do not fit {rows.shape[0]} rows")
+    """k and v [tokens, kv_heads, head_dim] into `layer` at the rows of `kv_rows`, in the same order.
+
+    ValueError for operands that do not fit, and a layer that the pool does not have.
+    """
+    heads, layers, dim = pool.shape[1], pool.shape[2], pool.shape[5]
+    if k.shape != v.shape or k.shape[1:] != (heads, dim) or rows.shape[0] != 2 * k.shape[0] * heads:
+        raise ValueError(
+            f"k {list(k.shape)}, v {list(v.shape)} do not fit {rows.shape[0]} rows of {heads} heads of {dim}"
+        )
+    if k.dtype != pool.dtype or v.dtype != pool.dtype:
+        raise ValueError(f"k is {k.dtype}, v {v.dtype}, the pool {pool.dtype}")
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer {layer} is outside 0..{layers - 1}")
     slot_table(pool, layer).index_copy_(0, rows, torch.stack((k, v), 1).view(-1, k.shape[2]))

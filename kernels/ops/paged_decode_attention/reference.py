@@ -1,8 +1,9 @@
 """Sequences are taken in groups whose gathered pages stay in a core's L2; a group is two batched products.
 
-Lengths are padded to whole pages and whole vectors and masked, alone or in a group, so that a sequence's
-result does not depend on its company. The arithmetic is float32 for the same reason (batched bfloat16
-products are not exact from one batch size to another) and costs no more.
+A length is padded to a whole bucket of keys and masked, and only sequences of one bucket are in a group: a
+product over more keys adds in another order, so a sequence's bits would depend on its company. The arithmetic
+is float32 for the same reason (batched bfloat16 products are not exact from one batch size to another) and
+costs no more. Slots past a sequence's end may hold anything, what is no number too.
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ from kernels.ops.pages import block_ids, block_table, check_pool
 from kernels.ops.splits import SplitWorkspace
 
 GROUP_BYTES = 1 << 20
-_LANES = 16  # float32 numbers of the widest CPU vector: a sum's tail is added in another order
+_BUCKET = 64  # keys; whole vectors too, since a sum's tail is added in another order
+_LANES = 16  # float32 numbers of the widest CPU vector
 
 
 @dataclass(frozen=True)
 class Group:
-    """`rows` of the batch; `ids` gathers their keys then values; `mask` [sequences, 1, 1, keys] is added."""
+    """`rows` of the batch; `ids` gathers their keys then values.
+
+    `hidden` [sequences, 1, 1, keys] is what lies past a sequence's end, `past` the same as gathered slots.
+    """
 
     rows: torch.Tensor
     ids: torch.Tensor
-    mask: torch.Tensor
+    hidden: torch.Tensor
+    past: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,10 @@ def plan_decode(
     used = check_lists(pool, pages, lengths)
     page_bytes = 2 * pool.shape[1] * pool.shape[4] * pool.shape[5] * 4
     rows = [row for row, own in enumerate(used) if own]
+    widths = {row: _padded(lengths[row], pool.shape[4]) for row in rows}
     groups = tuple(
-        _group(pool, [rows[i] for i in some], [used[rows[i]] for i in some], [lengths[rows[i]] for i in some])
-        for some in _grouped([len(used[row]) for row in rows], GROUP_BYTES // page_bytes)
-        if some
+        _group(pool, some, [used[row] for row in some], [lengths[row] for row in some], widths[some[0]])
+        for some in _grouped(widths, GROUP_BYTES // page_bytes)
     )
     return DecodePlan(len(lengths), groups)
 
@@ -92,27 +98,34 @@ def check_query(
         raise ValueError(f"sinks {list(sinks.shape)} are not one for each of {q.shape[1]} heads")
 
 
-def _grouped(counts: list[int], budget: int) -> list[list[int]]:
-    """Rows in order of length, cut where the padded pages of a group would pass the budget."""
-    groups: list[list[int]] = [[]]
-    for row in sorted(range(len(counts)), key=counts.__getitem__):
-        if groups[-1] and (len(groups[-1]) + 1) * counts[row] > budget:
+def _padded(length: int, page_size: int) -> int:
+    """Pages that are read of a sequence, a function of its length alone."""
+    whole = _LANES // math.gcd(_LANES, page_size)
+    keys = -(-length // _BUCKET) * _BUCKET
+    return -(-keys // (page_size * whole)) * whole
+
+
+def _grouped(widths: dict[int, int], budget: int) -> list[list[int]]:
+    """Rows of one width each, as many as the budget of pages takes, at least one."""
+    groups: list[list[int]] = []
+    for row in sorted(widths, key=widths.__getitem__):
+        width = widths[row]
+        if not groups or widths[groups[-1][0]] != width or (len(groups[-1]) + 1) * width > budget:
             groups.append([])
         groups[-1].append(row)
     return groups
 
 
-def _group(pool: torch.Tensor, rows: list[int], pages: list[list[int]], lengths: list[int]) -> Group:
-    whole = _LANES // math.gcd(_LANES, pool.shape[4])  # pages
-    width = -(-max(map(len, pages)) // whole) * whole
+def _group(
+    pool: torch.Tensor, rows: list[int], pages: list[list[int]], lengths: list[int], width: int
+) -> Group:
     padded = torch.tensor([own + own[-1:] * (width - len(own)) for own in pages], device=pool.device)
     ids = block_ids(pool, padded)
     key = torch.arange(width * pool.shape[4], device=pool.device)
     hidden = key[None, :] >= torch.tensor(lengths, device=pool.device)[:, None]
-    mask = torch.zeros(hidden.shape, device=pool.device).masked_fill_(hidden, -math.inf)
-    return Group(
-        torch.tensor(rows, device=pool.device), torch.stack((ids, ids + 1)).reshape(-1), mask[:, None, None]
-    )
+    past = hidden[:, None].expand(-1, pool.shape[1], -1).reshape(-1).nonzero().squeeze(1)
+    both = torch.stack((ids, ids + 1)).reshape(-1)
+    return Group(torch.tensor(rows, device=pool.device), both, hidden[:, None, None], past)
 
 
 def paged_decode_attention(
@@ -147,8 +160,10 @@ def _attend(q: torch.Tensor, table: torch.Tensor, group: Group, sinks: torch.Ten
     """float32 [n, kv_heads, group, head_dim] for scaled float32 q of that shape."""
     n, kv_heads, heads, head_dim = q.shape
     kv = table.index_select(0, group.ids).float().view(2, n * kv_heads, -1, head_dim)
+    # A weight of 0 takes nothing from what is finite, and is NaN of what is not.
+    kv[1].view(-1, head_dim).index_fill_(0, group.past, 0.0)
     scores = torch.bmm(q.view(n * kv_heads, heads, head_dim), kv[0].transpose(1, 2))
-    scores = scores.view(n, kv_heads, heads, -1) + group.mask
+    scores = scores.view(n, kv_heads, heads, -1).masked_fill_(group.hidden, -math.inf)
     if sinks is None:
         weights = torch.softmax(scores, -1)
     else:

@@ -14,7 +14,9 @@ SIGNS = (
     Sign("gpu.device_assert", "unspecified launch failure"),
     Sign("gpu.device_assert", "misaligned address", r"(?i)cuda|hip"),
     Sign("gpu.device_assert", "thread: [", r"block: \[.*thread: \[.*Assertion [`'](?P<what>.+?)[`'] failed"),
-    Sign("gpu.no_ordinal", "invalid device ordinal"),
+    # Not in NCCL's P2P: there it is the GPU of a neighbour that a container does not see.
+    Sign("gpu.no_ordinal", "invalid device ordinal", r"^(?!.*(?:p2p\.cc|ShareableHandle))"),
+    Sign("gpu.no_ipc", "transport/p2p", r"(?i)cuda failure"),
     Sign("gpu.no_ipc", "cudaIpc", r"(?i)(?:error|fail|invalid)"),
     Sign(
         "gpu.xid",

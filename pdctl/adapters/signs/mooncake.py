@@ -49,6 +49,8 @@ SIGNS = (
         r"dgid=(?P<gid>[\w:.]+).*on (?P<device>\w+) failed: (?P<why>[A-Z][\w /]+)",
     ),
     Sign("verbs.packet", "received packet mismatch"),
+    Sign("verbs.no_peermem", "nvidia-peermem", r"(?i)without|require|missing|not (?:loaded|found|available)"),
+    Sign("verbs.no_peermem", "nvidia_peermem", r"(?i)without|require|missing|not (?:loaded|found|available)"),
     Sign("verbs.no_gid", "No suitable GID found"),
     Sign("verbs.no_gid", "GID is NULL"),
     Sign("verbs.no_nic", "No available RNIC"),
@@ -63,6 +65,12 @@ SIGNS = (
         r"remote operation) error",
     ),
     Sign("verbs.completion", "retry", r"(?P<what>(?:transport|RNR) retry (?:counter|count) exceeded)$"),
+    # NCCL: "Got completion with error 12", newer ones "from peer ADDRESS<PORT> with status=12"
+    Sign(
+        "verbs.completion",
+        "Got completion ",
+        r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error|status)[ =](?P<status>\d+)",
+    ),
     # UCX: "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)"
     Sign("verbs.completion", "synd 0x", r"(?P<what>[A-Z][a-z][\w -]*?) on \w+:\d+/(?P<fabric>RoCE|IB)\b"),
     Sign("verbs.reconnect", "e-establish", r"(?i)connection|endpoint|QP|rdma"),

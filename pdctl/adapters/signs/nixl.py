@@ -79,6 +79,7 @@ SIGNS = (
     ),
     Sign("ucx.no_path", "no active messages transport", r"transport to (?P<peer>[^:]+)"),
     Sign("ucx.no_path", "Destination is unreachable"),
+    Sign("ucx.no_path", "failed to select lane"),
     Sign("ucx.lanes", "cfg#", r"(?P<where>intra-node|inter-node|self)?\s*cfg#\d+\s+(?P<lanes>.*\(.*)"),
     Sign("ucx.lanes", "ep_cfg[", r"ep_cfg\[\d+\]:\s+(?P<lanes>.*\(.*)"),
     Sign("ucx.lane_used", "mlx5_", r"UCX +DATA.*?/?(?P<device>mlx5_\w+):?\d?"),

@@ -65,6 +65,12 @@ SIGNS = (
         rf"{BEGIN} *#?\d+ +(?:0x[0-9a-f]+ in )?"
         r"(?:\S*/)?(?P<library>lib[\w.-]+?\.so)\S*\((?P<function>[A-Za-z_]\w*)",
     ),
+    # A frame of UCX's handler: "1 0x0000000000aef033 cublasLt_for_cublas_ZZZ()  ???:0"
+    Sign(
+        "process.symbol",
+        " 0x",
+        r"^\W*\d+ +0x[0-9a-f]+ (?P<function>(?!killpg|gsignal|raise|abort|__)[\w:<>~ ]+)\(",
+    ),
     Sign("process.assertion", "ssert failed: ", BEGIN + r"F\d{4,8} .*[Aa]ssert failed: (?P<what>.+)"),
     Sign("process.assertion", "heck failed: ", BEGIN + r"F\d{4,8} .*[Cc]heck failed: (?P<what>.+)"),
     Sign("process.assertion", "Assertion `", r"Assertion `(?P<what>.+?)' failed"),

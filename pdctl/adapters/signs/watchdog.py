@@ -5,7 +5,11 @@ from __future__ import annotations
 from pdctl.adapters.signs.sign import Sign
 
 SIGNS = (
-    Sign("watchdog.fired", "Watchdog timeout", r"watchdog_timeout[= ]+(?P<seconds>[\d.]+)"),
+    Sign(
+        "watchdog.fired",
+        "atchdog timeout",
+        r"watchdog_timeout[= ]+(?P<seconds>[\d.]+)(?:.*soft=(?P<soft>True|False))?",
+    ),
     Sign("watchdog.fired", "Watchdog timeout (limit", r"limit (?P<limit>[^)]+)"),
     Sign("watchdog.fired", "atchdog time", r"(?i)watchdog time(?:d )?out(?! \(?(?:limit|self))"),
     Sign("watchdog.fired", "Hang detected"),

@@ -28,6 +28,7 @@ from pdctl.flows.context import Context
 from pdctl.flows.edge_canary import Canary, send
 from pdctl.flows.last_words import last_words
 from pdctl.flows.ready import WORDS, observed
+from pdctl.flows.standstill import standstill
 from pdctl.flows.waiting import until
 from pdctl.remote.fanout import begin, fan_out
 
@@ -83,6 +84,8 @@ class Steps:
         self.stopping = False
         self._draining: list[Future[None]] = []
         self._drained: set[str] = set()
+        # Engines that stand still, with why: a drain of them cannot come.
+        self._still: dict[str, str] = {}
         self._admissions = Admissions(ctx, cell, alone, self.notes)
 
     def deadline(self, stage: Stage) -> float:
@@ -106,9 +109,17 @@ class Steps:
             self._drain = max(0.0, float(limit.get("value", self._drain)))
         self._remember()
         self._admissions.hold(seconds)
+        self._stand_still()
         self._resumes = self.routed and resumes(self._admissions.state())
         if self._grace is None:
             self._grace = min(GRACE, self._drain) if self._resumes else self._drain
+
+    def _stand_still(self) -> None:
+        """Whom no drain can reach; what cannot be told counts as moving."""
+        engines = {e.name: e for e in self.cell.engines}
+        found = fan_out(engines, lambda name: standstill(self._ctx, engines[name]))
+        self._still = {name: why for name, why in found.items() if isinstance(why, str) and why}
+        self.notes += [f"{why}: it is not drained, and ended at once." for why in self._still.values()]
 
     @property
     def routed(self) -> bool:
@@ -168,6 +179,7 @@ class Steps:
         A router that resumes goes on with the rest afterwards; any other one has lost them.
         """
         grace = self._drain if self._grace is None else self._grace
+        grace = grace if self._moves() else 0.0
         left: list[str] = []
         try:
             until(self._active, grace, 0.1)
@@ -182,7 +194,12 @@ class Steps:
             self.carried.take(left)
 
     def _alive_before(self) -> list[Engine]:
-        return [e for e in self.cell.engines if self._was.get(e.name)]
+        """Those that can be told something."""
+        return [e for e in self.cell.engines if self._was.get(e.name) and e.name not in self._still]
+
+    def _moves(self) -> bool:
+        """Whether a request of the cell can end by itself."""
+        return any(self._still.keys().isdisjoint((p.name, d.name)) for p, d in self.cell.edges)
 
     def _active(self) -> str:
         """How many requests the router has on this cell, "" for none."""
@@ -196,7 +213,7 @@ class Steps:
             self.notes.append(f"{engine.name} could not be drained: {error.message}")
 
     def _undrained(self) -> str:
-        for engine in self.cell.engines:
+        for engine in self._alive_before():
             state = self._state(engine)
             if state.get("requests") and state.get("status") != "drained":
                 return f"{len(state['requests'])} requests on {engine.name}"
@@ -207,7 +224,7 @@ class Steps:
     def stop(self, engines: Sequence[Engine]) -> None:
         def one(engine: Engine) -> None:
             with doing(self._ctx, f"stop/{engine.name}", engine.host, f"stop {engine.name}"):
-                status = self._ctx.units_of(engine).stop(engine.name)
+                status = self._ctx.units_of(engine).stop(engine.name, at_once=engine.name in self._still)
                 if status.pid is not None:
                     raise StageFailed("not_stopped", f"{engine.name} still runs as pid {status.pid}.")
 

@@ -12,7 +12,7 @@ from pdctl.adapters.picture import Leg, RouterLeg, RouterRequest
 from pdctl.errors import PdctlError
 from pdctl.supervisor.incidents import Action, Incident, Incidents
 from pdctl.supervisor.live import Live
-from pdctl.supervisor.observation import EngineLook, HostLook, Observation, RouterLook
+from pdctl.supervisor.observation import EngineLook, HostLook, Observation, RouterLook, requests_waiting
 from pdctl.supervisor.series import Series
 
 REQUESTS = 60  # of the ledger, the oldest
@@ -112,7 +112,12 @@ class Sources:
 
 def _cells(look: Observation, states: Mapping[str, str]) -> list[dict[str, Any]]:
     return [
-        {"name": name, "state": states.get(name, ""), "engines": [_engine(e) for e in engines]}
+        {
+            "name": name,
+            "state": states.get(name, ""),
+            "waiting": requests_waiting(engines),
+            "engines": [_engine(e) for e in engines],
+        }
         for name, engines in look.cells().items()
     ]
 

@@ -12,6 +12,7 @@ from pdctl.adapters.picture import Reach
 from pdctl.errors import ConfigError
 from pdctl.supervisor.history import History, Tier
 from pdctl.supervisor.incidents import Incidents
+from pdctl.supervisor.observation import requests_waiting
 from pdctl.supervisor.series import Series
 from pdctl.supervisor.store import SCHEMA, prepare
 from pdctl.supervisor.trend import Trends
@@ -49,9 +50,19 @@ def test_a_look_becomes_rows_of_engines_router_cell_host_and_fleet(path: Path) -
     ]
     assert series.read("engine", ["decode-0"], ["decode_rate"], T0, T0 + 5)["decode-0"][1] == (T0 + 5, [20.0])
     assert series.read("cell", ["a"], ["decode_rate"], T0, T0 + 5)["a"][1] == (T0 + 5, [20.0])
+    # Two of the prefill's three wait on decode too, and each is one request.
+    for kind, name in (("cell", "a"), ("fleet", "test")):
+        assert series.read(kind, [name], ["waiting"], T0, T0)[name] == [(T0, [3.0])]
     assert series.read("fleet", ["test"], ["up"], T0, T0 + 5)["test"][0] == (T0, [1.0])
     assert series.read("host", ["local"], ["up"], T0, T0 + 5)["local"][0] == (T0, [1.0])
     assert series.subjects("router") == ["router"] and series.newest() == T0 + 5
+
+
+def test_a_leg_that_is_not_listed_counts_as_a_request() -> None:
+    """Kinds that show how many wait, and not which."""
+    prefill, decode = engine(), engine("decode-0")
+    assert (prefill.waiting, decode.waiting, requests_waiting([prefill, decode])) == (3, 2, 3)
+    assert requests_waiting([prefill, replace(decode, waits=frozenset())]) == 5
 
 
 def test_one_that_does_not_answer_is_down_and_nothing_else_is_known_of_it(path: Path) -> None:

@@ -266,6 +266,17 @@ def test_a_stopped_unit_ends_even_when_stopped_by_sigstop(bench) -> None:
     assert _wait_gone(status.pid)
 
 
+def test_a_stop_at_once_waits_for_nothing_and_brings_nothing_back(bench) -> None:
+    """By default its stop would take a minute, and one that is killed is started again."""
+    bench.install("deaf", "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS, stop_timeout=60.0)
+    bench.units.start("deaf")
+    status = bench.until("deaf", lambda s: s.state == "active")
+    began = time.monotonic()
+    stopped = bench.units.stop("deaf", at_once=True)
+    assert (stopped.state, stopped.restarts, stopped.wanted) == ("inactive", 0, False)
+    assert _wait_gone(status.pid) and time.monotonic() - began < 55
+
+
 def test_a_reused_pid_is_not_taken_for_the_unit(bench) -> None:
     """The record names this test's own process, as after a reboot: it is neither shown nor killed."""
     bench.install("stale", SLEEPS)

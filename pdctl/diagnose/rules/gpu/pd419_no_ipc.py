@@ -11,6 +11,7 @@ from pdctl.diagnose.words import listed
 
 _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _REMEDY = "start it with --disable-custom-all-reduce (NCCL reduces instead)"
+_NO_P2P = "give all ranks of a group all its GPUs (one container, or --gpus all), or start it with NCCL_P2P_DISABLE=1"
 _LIVE = (
     Hypothesis(
         "the allocator's memory cannot be exported (expandable segments, a memory pool)",
@@ -32,7 +33,7 @@ def _hosts(party: Party) -> list[str]:
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """An all-reduce that works on its neighbours' memory cannot get or open a CUDA IPC handle.
 
-    What it looks like: "custom_all_reduce.cuh:… 'invalid argument'" or "'invalid resource handle'",
+    What it looks like: NCCL's "transport/p2p.cc … Cuda failure", or "custom_all_reduce.cuh:… 'invalid argument'" or "'invalid resource handle'",
     cudaIpcGetMemHandle or cudaIpcOpenMemHandle, at the start or at graph capture; the worker exits without a
     traceback. TP1 works, and so does --disable-custom-all-reduce.
 
@@ -49,7 +50,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         pools = [f"{n}={env[n]}" for n in _ALLOC if "expandable_segments:True" in env.get(n, "")]
         spans = int(party.traces.settings.get("nnodes", "1") or 1) > 1 or len(hosts) > 1
         refused = any("invalid argument" in e.line for e in lines)
-        why = ""
+        why, nccl = "", "transport/p2p" in lines[0].line
         if pools and refused:
             why = ": memory of expandable segments cannot be shared"
         elif spans and not refused:
@@ -62,7 +63,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             party.name,
             f"Ranks of {party.name} cannot open each other's GPU memory{why}.",
             [*pools, *quoted(lines)],
-            _REMEDY,
+            _NO_P2P if nccl else _REMEDY,
             since=since(lines),
-            hypotheses=() if why else _LIVE,
+            hypotheses=() if why else tuple(reversed(_LIVE)) if nccl else _LIVE,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from pdctl.diagnose.callsites import sites
+from pdctl.diagnose.callsites import mains, sites
 from pdctl.diagnose.collectives import launched, timeouts
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.progress import stall, stands
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import count, listed, some
@@ -38,11 +39,12 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         waiting = {s: p for s, p in found.items() if s.collective}
         if len(waiting) > 1:
             lines = [f"{listed(sorted(p))}: {s.place}" for s, p in waiting.items()]
+            remedy, why = _remedy(party)
             yield rule.finding(
                 party.name,
                 f"Ranks of {party.name} wait in {len(waiting)} different collectives.",
-                some(lines, 8),
-                f"pdctl restart --co {party.member.cell}",
+                [*some(lines, 8), *why],
+                remedy,
             )
     for name, caught in timeouts(facts).items():
         what = {(e.values.get("op"), e.values.get("seq")) for e in caught}
@@ -71,6 +73,24 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
                 touches=[name, *_here(facts, name)],
                 hypotheses=_AGAIN if once else [],
             )
+
+
+_ENCODER = re.compile(r"(?i)vision|image|encoder|vit\b|mm_utils|multimodal")
+
+
+def _remedy(party: Party) -> tuple[str, list[str]]:
+    """What keeps ranks together, and why: with data parallel attention an encoder that is split over all
+    ranks is entered by those of one group alone, the one that was sent the picture.
+    """
+    again = f"pdctl restart --co {party.member.cell}"
+    seen = party.traces.settings
+    inside = [s for s in mains(party.traces) if any(_ENCODER.search(f) for f in s.frames)]
+    split = seen.get("enable_dp_attention", "").lower() in ("true", "1", "") and "enable_dp_attention" in seen
+    if not split or not inside or len(inside) == len(mains(party.traces)):
+        return again, []
+    frame = next(f for f in inside[0].frames if _ENCODER.search(f))
+    said = f"{len(inside)} of {len(mains(party.traces))} ranks are in an encoder ({frame}): their group alone got it"
+    return f"start it with --mm-enable-dp-encoder (each rank its own encoder), then: {again}", [said]
 
 
 def _cell(facts: Facts, name: str) -> str:

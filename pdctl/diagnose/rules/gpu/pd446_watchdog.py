@@ -23,6 +23,9 @@ def _fired(facts: Facts, party: Party) -> list[Event]:
     waits = list(party.traces.of("watchdog.shm_wait"))
     patient = (len(waits) >= _OFTEN and stands(party.traces, facts.at)) or died(party)
     fired = [*party.traces.of(*_FIRED), *(waits if patient else ())]
+    # A soft one ends nothing, and complains of engines that work.
+    if not stands(party.traces, facts.at):
+        fired = [e for e in fired if e.values.get("soft") != "True"]
     # One that ended an earlier life is not why the last one ended.
     over = party.traces.ended is not None
     return sorted((e for e in fired if not (over and past(party, e))), key=lambda e: e.order)
@@ -37,6 +40,28 @@ def _compiles(party: Party, first: Event) -> list[Hypothesis]:
         Hypothesis(
             f"a rank still compiles kernels ({jit[-1].where}) and comes too late to the others",
             "compile them before the start (the engine's warm-up command) or start again with the cache full",
+        )
+    ]
+
+
+def _seconds(lines: list[Event]) -> float | None:
+    for event in lines:
+        if text := event.values.get("seconds"):
+            return float(text)
+        if text := event.values.get("ms"):
+            return float(text) / 1000
+    return None
+
+
+def _experts(lines: list[Event]) -> list[Hypothesis]:
+    """The all-to-all of experts goes over NVSHMEM, not NCCL."""
+    if not any("DeepEP" in e.line for e in lines):
+        return []
+    return [
+        Hypothesis(
+            "the experts' all-to-all does not get across: NVSHMEM is of another version than DeepEP was built "
+            "with, or its NIC is not set up for it (IBGDA)",
+            "DeepEP's tests/test_internode.py between two nodes; pip list | grep -i -E 'nvshmem|deep' on each",
         )
     ]
 
@@ -61,7 +86,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue
         work = list(party.traces.of("collective.last_work"))
         blind = list(party.traces.of("watchdog.no_stacks"))
-        seconds = next((float(e.values["seconds"]) for e in lines if e.values.get("seconds")), None)
+        seconds = _seconds(lines)
         when = f"the {span(seconds)} before" if seconds else "the time before"
         stacks = (
             "pip install py-spy where the engine runs" if blind else "py-spy dump --pid PID of every rank"
@@ -75,6 +100,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             severity=gravity(party),
             hypotheses=[
                 *_compiles(party, lines[0]),
+                *_experts(lines),
                 Hypothesis(
                     "another rank or host failed or branched off first",
                     f"logs of all ranks and dmesg of all hosts in {when} it",

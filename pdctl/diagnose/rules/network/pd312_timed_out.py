@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdctl.diagnose.endpoints import by_endpoint, listeners, owner, recovered
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import Endpoint, by_endpoint, endpoint, listeners, owner, recovered
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
+
+
+def _unnamed(rule: Rule, facts: Facts, found: list[Event]) -> Finding:
+    """A transport that says that nobody answered, and not who."""
+    names = writers(found)
+    return rule.finding(
+        listed(names),
+        f"The transport of {listed(names)} gets no answer from its peer; the line names no address.",
+        quoted(found),
+        f"from the host of {names[0]}: nc -vz PEER PORT, each port that the peer's log says it listens on",
+        touches=partners(facts, names),
+        since=since(found),
+        hypotheses=(
+            Hypothesis(
+                "a firewall or pod network lets the engine's own port through and not the transport's",
+                "ss -tlnp on the peer: which ports does it listen on? nc -vz each of them from here",
+            ),
+            Hypothesis(
+                "the peer announced an address of another network",
+                "ip addr on the peer against the address in its log; set the host variable",
+            ),
+        ),
+    )
 
 
 @rule("PD312", "connects time out", Severity.ERROR, ["logs"], echo_of=["PD311", "PD309"])
@@ -24,10 +49,14 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     its kernel log for drops; then open the port or mend the route.
     """
     events = facts.events("net.timed_out", "net.no_route")
-    for at, found in by_endpoint(events).items():
-        if len(found) < 2 and not any(e.sign == "net.no_route" for e in found):
+    nameless = [e for e in events if endpoint(e.line) is None and "ransport" in e.line]
+    groups: list[tuple[Endpoint | None, list[Event]]] = [*by_endpoint(events).items(), (None, nameless)]
+    for at, found in groups:
+        once = len(found) < 2 and not any(e.sign == "net.no_route" for e in found)
+        if not found or (once and at is not None) or recovered(facts, found):
             continue
-        if recovered(facts, found):
+        if at is None:
+            yield _unnamed(rule, facts, found)
             continue
         host = owner(facts, at)
         bound = listeners(host, at.port) if host else []

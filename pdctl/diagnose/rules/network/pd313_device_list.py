@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.progress import moves
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
 _LIST = ("UCX_NET_DEVICES", "UCX_TLS")
@@ -50,19 +53,27 @@ def _pinned(rule: Rule, party: Party) -> Iterator[Finding]:
     later = any(traces.of("nixl.created", "peer.load", "nixl.registering", "nixl.posting"))
     at_start = bool(failed) and (any(traces.of("nixl.creating")) or bool(no_path) or not later)
     bare = bool(devices) and at_start and not _has_loopback(devices)
-    if not (unknown and (failed or no_path)) and not (no_path and pins) and not bare:
+    none = _none_left(devices, unknown) and not moves(traces)
+    if not (unknown and (failed or no_path or none)) and not (no_path and pins) and not bare:
         return
     lines = [f"{party.name}: {n}={v}" for n, v in pins.items()]
     was = traces.former.get("UCX_NET_DEVICES", "not set")
     added = bool(traces.former) and was != devices
     lines += [f"at the last good start UCX_NET_DEVICES was {was}"] if added else []
-    remedy = (
-        "name devices that ibv_devices shows" if unknown else f"set UCX_NET_DEVICES={devices or 'DEVICES'},lo"
-    )
+    told = ", ".join(f"{n}={v}" for n, v in pins.items())
+    if unknown:
+        have = unknown[0].values.get("have", "")
+        seen = re.search(r"'(?:mlx|bnxt|efa|irdma|roce|ib|rdma)", have) is not None
+        why = "names devices that are not there" + ("" if seen else ": it sees no RDMA device at all")
+        remedy = "name devices that ibv_devices shows" if seen else _NO_RDMA
+    elif not devices and no_path:
+        why = "leaves no transport to " + (no_path[0].values.get("peer", "").strip("<> ") or "the peer or GPU")
+        remedy = f"take {' and '.join(pins)} away"
+    else:
+        why, remedy = "leaves out loopback", f"set UCX_NET_DEVICES={devices or 'DEVICES'},lo"
     yield rule.finding(
         party.name,
-        f"NIXL of {party.name} cannot start its backend: {', '.join(f'{n}={v}' for n, v in pins.items())} "
-        + ("names devices that are not there." if unknown else "leaves out loopback."),
+        f"UCX of {party.name} cannot do its work: {told} {why}.",
         [*lines, *quoted([*unknown, *no_path, *failed])],
         f"{remedy}, then: pdctl restart {party.name}",
         since=since([*no_path, *failed]),
@@ -76,6 +87,16 @@ _LIVE = (
     ),
     Hypothesis("a system UCX shadows NIXL's own", "grep libucp /proc/PID/maps"),
 )
+
+
+_NO_RDMA = "give its container the RDMA devices (--device=/dev/infiniband) and their user libraries (ibv_devices)"
+
+
+def _none_left(devices: str, unknown: list[Event]) -> bool:
+    """Every device that it was pinned to is one of those that UCX does not find."""
+    missing = set(re.findall(r"[\w.:-]+", " ".join(e.values["what"] for e in unknown)))
+    asked = {d.strip() for d in devices.split(",") if d.strip()}
+    return bool(asked) and asked <= missing | {m.partition(":")[0] for m in missing}
 
 
 def _has_loopback(devices: str) -> bool:

@@ -14,6 +14,16 @@ from pdctl.diagnose.words import listed
 
 _LENGTH = ("local length", "remote invalid request", "invalid request", "local access violation")
 _GONE = ("retry counter exceeded", "retry count exceeded")
+# ibv_wc_status by number, as NCCL prints it; 5 is the flush behind another.
+_STATUS = {
+    "1": "local length",
+    "4": "local protection",
+    "9": "remote invalid request",
+    "10": "remote access",
+    "11": "remote operation",
+    "12": "transport retry counter exceeded",
+    "13": "RNR retry counter exceeded",
+}
 
 
 @rule(
@@ -41,7 +51,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     again = facts.events("verbs.reconnect")
     if not events and len(again) < 10:
         return
-    what = list(dict.fromkeys(e.values.get("what", "").removesuffix(" error") for e in events))
+    events = [e for e in events if e.values.get("status") in (None, *_STATUS)]
+    if not events and len(again) < 10:
+        return
+    what = list(dict.fromkeys(_what(e) for e in events))
     live = _live(events, what)
     yield rule.finding(
         listed(writers(events or again)),
@@ -68,6 +81,21 @@ _LOSSY = Hypothesis(
     "ethtool -S NIC | grep -E 'out_of_seq|discard|pause' on both; UCX_IB_TRAFFIC_CLASS and UCX_IB_GID_INDEX "
     "as the fabric has them",
 )
+
+
+_GID = Hypothesis(
+    "with RoCE: the NICs do not reach each other under the GID that was taken (connections are made over TCP)",
+    "show_gids on both: start once with NCCL_IB_GID_INDEX of the RoCE v2 entry with an IPv4 address",
+)
+_DIRECT = Hypothesis(
+    "the NIC cannot read this GPU's memory: PCIe peer-to-peer is cut (ACS, IOMMU, devices passed into a VM)",
+    "nvidia-smi topo -m: is that NIC PIX to the GPU? Give it another (UCX_NET_DEVICES), or once "
+    "UCX_IB_GPU_DIRECT_RDMA=no",
+)
+
+
+def _what(event: Event) -> str:
+    return _STATUS.get(event.values.get("status", "")) or event.values.get("what", "").removesuffix(" error")
 
 
 def _on(facts: Facts, name: str, events: list[Event]) -> bool:
@@ -102,7 +130,11 @@ def _live(events: list[Event], what: list[str]) -> tuple[Hypothesis, ...]:
     memory = Hypothesis("the peer's memory region is gone", "pdctl restart --co CELL, then one request")
     path = Hypothesis("the path or the peer's port is down", "ibv_devinfo on both hosts; ping over that NIC")
     if any(end in w for end in _GONE for w in what):
+        if any(e.values.get("status") for e in events):
+            return (_GID, path)
         return (*((_LOSSY,) if any(e.values.get("fabric") == "RoCE" for e in events) else ()), path, memory)
     if any(w.lower() in _LENGTH for w in what):
         return (mtu, firmware)
+    if any("local protection" in w.lower() for w in what):
+        return (memory, _DIRECT)
     return (memory, mtu)

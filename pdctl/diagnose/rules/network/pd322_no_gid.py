@@ -11,7 +11,7 @@ from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
 
-@rule("PD322", "no usable GID or RDMA device", Severity.ERROR, ["logs"], echo_of=["PD327", "PD335"])
+@rule("PD322", "no usable GID or RDMA device", Severity.ERROR, ["logs"], echo_of=["PD323", "PD327", "PD335"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """The transfer engine finds no GID that it accepts on the NICs it was given, so no NIC is left.
 

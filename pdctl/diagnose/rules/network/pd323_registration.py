@@ -54,6 +54,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     nvidia-peermem.
     """
     for party in facts.parties:
+        if module := list(party.traces.of("verbs.no_peermem")):
+            yield _no_module(rule, party, module)
+            continue
         events = list(party.traces.of("verbs.register_failed"))
         if not events:
             continue
@@ -80,6 +83,17 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             since=since(events),
             hypotheses=() if cause else _LIVE,
         )
+
+
+def _no_module(rule: Rule, party: Party, lines: list[Event]) -> Finding:
+    """The transfer engine names the module that it wants."""
+    return rule.finding(
+        party.name,
+        f"{party.name} cannot register GPU memory for RDMA: nvidia-peermem is not loaded and dmabuf not to be had.",
+        quoted(lines),
+        f"modprobe nvidia-peermem on its host, then: pdctl restart {party.name}",
+        since=since(lines),
+    )
 
 
 _LIVE = (

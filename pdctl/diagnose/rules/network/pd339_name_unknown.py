@@ -10,8 +10,9 @@ from pdctl.diagnose.endpoints import recovered
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.lives import died
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.progress import moves
-from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
 _NAME = re.compile(
@@ -20,6 +21,7 @@ _NAME = re.compile(
 )
 _DOTTED = re.compile(r"(?<![\w/.-])(?P<name>[a-z][\w-]*(?:\.[a-z][\w-]+)+)(?![\w/(.-])")
 _SOURCE = re.compile(r"\.(?:py|cpp|cc|c|rs|go|so|hpp|h)$")
+_ADDRESS = re.compile(r"^(?:\d{1,3}(?:\.\d{1,3}){3}|\[?[0-9A-Fa-f]*:[0-9A-Fa-f:]+\]?)$")
 _SETTLED = 60.0  # seconds in which a name that was just made is found
 
 
@@ -40,6 +42,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     lines = [e for e in lines if _stands(facts, e.party, [o for o in lines if o.party == e.party])]
     if not lines:
         return
+    if literal := next((e for e in lines if _ADDRESS.match(e.values.get("host", ""))), None):
+        yield _family(rule, facts, literal, lines)
+        return
     names = list(dict.fromkeys(n for e in lines if (n := _name(e))))
     what = listed(names[:3]) if names else "the name of its peer"
     yield rule.finding(
@@ -49,6 +54,31 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         f"getent hosts {names[0] if names else 'NAME'} there; mend DNS, the service or /etc/hosts",
         touches=writers(lines),
         since=since(lines),
+    )
+
+
+def _family(rule: Rule, facts: Facts, event: Event, lines: list[Event]) -> Finding:
+    """An address needs no resolver: where it cannot be used, it is of the other family than asked for."""
+    party, host = facts.party(event.party), event.values["host"]
+    wanted = {n: v for n, v in (party.traces.environ if party else {}).items() if "IPV6" in n.upper()}
+    asks = [f"{event.party}: {n}={v}" for n, v in wanted.items()]
+    turn = " and ".join(sorted(wanted)) or "the IPv6 switch (MC_USE_IPV6)"
+    mixed = bool(wanted) and ":" not in host
+    return rule.finding(
+        event.party,
+        f"{event.party} cannot use the address {host} of its peer"
+        + (f": it was told to use IPv6 ({turn}) and this is IPv4." if mixed else ": it looks for another family."),
+        [*asks, *quoted(lines)],
+        f"unset {turn} on both sides, or give every side an IPv6 address; then: pdctl restart --co "
+        + (party.member.cell if party else "CELL"),
+        touches=partners(facts, [event.party]),
+        since=since(lines),
+        hypotheses=()
+        if mixed
+        else (
+            Hypothesis("IPv4 and IPv6 are mixed", "env | grep -i ipv6 on both sides; the address each announces"),
+            Hypothesis("the address was written wrongly", "compare it with ip addr on the peer"),
+        ),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pdctl.adapters.traces import Event
-from pdctl.diagnose.endpoints import endpoint, recovered
+from pdctl.diagnose.endpoints import crossed_rails, endpoint, recovered
 from pdctl.diagnose.evidence import quoted, since, writers
-from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.facts import EngineView, Facts
 from pdctl.diagnose.lives import died
 from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
@@ -37,21 +38,41 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     interface it takes.
     """
     events = facts.events("transfer.no_connection")
-    if len(events) < 2 or (len(events) < _FEW and recovered(facts, events)):
+    given_up = any("inactive" in e.line for e in events)
+    if (len(events) < 2 and not given_up) or (len(events) < _FEW and recovered(facts, events)):
         return
     names = writers(events)
     gone = [p.name for p in facts.parties if died(p)]
     where = list(dict.fromkeys(str(at) for e in events if (at := endpoint(e.line))))
     there = where[0] if where else "PEER:PORT"
+    live = _live(facts, events)
+    way = f"from {names[0]}: nc -vz {there.replace(':', ' ')}; compare both sides' transport"
     yield rule.finding(
         listed(names),
         f"The transfer engine of {listed(names)} gets no connection to {listed(where[:3] or ['its peer'])}.",
-        [*quoted(events), *([f"{listed(gone)} ended"] if gone else [])],
-        f"from {names[0]}: nc -vz {there.replace(':', ' ')}; compare both sides' transport",
+        [*quoted([*events, *facts.events("verbs.packet")]), *([f"{listed(gone)} ended"] if gone else [])],
+        live[0].test if "rails" in live[0].text else way,
         touches=partners(facts, names),
         since=since(events),
-        hypotheses=_live(facts, events),
+        hypotheses=live,
     )
+
+
+_NIC_SETTINGS = ("disaggregation_ib_device", "kv_transfer_config.kv_connector_extra_config.device_name")
+
+
+def _nics(view: EngineView) -> frozenset[str]:
+    told = next((view.traces.settings[n] for n in _NIC_SETTINGS if view.traces.settings.get(n)), "")
+    return frozenset(re.findall(r"\b[a-z]\w*_\w*\d\b", told))
+
+
+def _apart(facts: Facts) -> str:
+    """ "mlx5_0 to mlx5_4" where the two sides were given NICs of which none is the same."""
+    for prefill, decode in facts.edges():
+        one, other = _nics(prefill), _nics(decode)
+        if one and other and not one & other:
+            return f"{listed(sorted(one))} to {listed(sorted(other))}"
+    return ""
 
 
 def _live(facts: Facts, events: list[Event]) -> tuple[Hypothesis, ...]:
@@ -65,6 +86,15 @@ def _live(facts: Facts, events: list[Event]) -> tuple[Hypothesis, ...]:
         "the address it announces is of another interface",
         "ip addr on the peer: is it that of the network they share? Set the host variable, try again",
     )
+    packets = facts.events("verbs.packet")
+    rails = crossed_rails([*events, *packets]) or _apart(facts)
+    if rails:
+        nics = Hypothesis(
+            f"NICs of different rails do not reach each other ({rails})",
+            "give both sides one NIC (--disaggregation-ib-device) and send one request; then ib_write_bw "
+            "between the pairs that fail",
+        )
+        return (nics, path)
     if not ascend:
         return (path, address)
     toolkit = Hypothesis(

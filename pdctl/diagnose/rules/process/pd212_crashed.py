@@ -53,7 +53,7 @@ def _innermost(party: Party) -> list[Hypothesis]:
     """The library that the frames of the crash name, and how to do without it."""
     frames = [e for e in _now(party, "process.frame") if not _ANY.match(e.values["library"])]
     if not frames:
-        return []
+        return _symbol(party)
     library, function = frames[0].values["library"], frames[0].values["function"]
     copies = next((e for e in frames if _COPIES.match(e.values["function"])), None)
     if copies is not None:
@@ -69,6 +69,15 @@ def _innermost(party: Party) -> list[Hypothesis]:
         name = {"gdrcopy": "gdr_copy", "ib": "rc,dc,ud"}.get(transport, transport)
         test = f"start it with UCX_TLS=^{name}: does it stay up? Then compare that library with the driver"
     return [Hypothesis(f"{library} crashed in {function}", test)]
+
+
+def _symbol(party: Party) -> list[Hypothesis]:
+    """The function that the frames begin with, where they name no library."""
+    names = [e.values["function"].strip() for e in _now(party, "process.symbol")]
+    if not names:
+        return []
+    test = f"compare the version of what has {names[0]} with the last good start; read LD_LIBRARY_PATH"
+    return [Hypothesis(f"it crashed in {names[0]}", test)]
 
 
 def _first_words(party: Party, lines: list[Event]) -> list[Event]:
@@ -90,7 +99,8 @@ def _number(party: Party) -> int | None:
     said = " ".join(e.values.get("what", "") for e in lines).lower()
     if not lines:
         return None
-    return 7 if "bus" in said else 6 if "abort" in said else 11
+    words = {"bus": 7, "abort": 6, "floating": 8, "illegal": 4}
+    return next((number for word, number in words.items() if word in said), 11)
 
 
 @rule("PD212", "crashed in native code", Severity.ERROR, ["engine.reach"], echo_of=["PD446"], fallback=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pdctl.adapters.traces import Event
+from pdctl.diagnose.advice import advice
 from pdctl.diagnose.evidence import quoted
 from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.lives import (
@@ -24,6 +25,12 @@ from pdctl.diagnose.lives import (
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.rules.process.pd226_error_lines import skew
 from pdctl.diagnose.words import span
+
+
+def _says(what: str) -> list[Hypothesis]:
+    if not what:
+        return []
+    return [Hypothesis("a setting is not as it has to be, and it says how", f"{what}; start it again")]
 
 
 def _said_before(above: Sequence[Event]) -> list[Hypothesis]:
@@ -134,6 +141,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         gone = [p.name for p in facts.parties if echo and p is not party and died(p)]
         above = before(party, event)
         where, frames = place(party.traces, event)
+        says = advice(event.values.get("message", ""), party.traces)
         asserted = next((e.values["what"] for e in frames if "what" in e.values), "")
         yield rule.finding(
             party.name,
@@ -142,9 +150,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             + (f", in {where}" if where else "")
             + (f"; before that: {said_in(above[0])}." if above else "."),
             [*quoted(above), *quoted([event, *others]), *quoted(frames)],
-            f"pdctl logs {party.name}",
+            f"{says} on {party.name} and its peers, then: pdctl deploy" if says else f"pdctl logs {party.name}",
             touches=[party.name, *gone],
             since=event.at,
             severity=gravity(party),
-            hypotheses=[*_said_before(above), *_live(party, event, where, frames)],
+            hypotheses=[*_says(says), *_said_before(above), *_live(party, event, where, frames)][:3],
         )

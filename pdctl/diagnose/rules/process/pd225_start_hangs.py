@@ -53,7 +53,7 @@ _TESTS = {
         ),
         Hypothesis(
             "a collective hangs in the warm-up",
-            "py-spy dump --pid PID of every rank; start once in eager mode",
+            "py-spy dump --pid PID of every rank; start once in eager mode, once with another NCCL release",
         ),
     ),
 }
@@ -93,7 +93,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         yield rule.finding(
             party.name,
             f"The start of {party.name} stands still while {words}: nothing for {span(facts.at - newest)}.",
-            quoted([last]),
+            quoted([last, *list(party.traces.of("nccl.version"))[-1:]]),
             f"pdctl logs {party.name}",
             since=newest,
             hypotheses=_TESTS[last.sign],

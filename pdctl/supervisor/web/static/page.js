@@ -127,8 +127,7 @@ function drawCells() {
   const shown = new Set(shownCells().map(c => c.name));
   $("cells").replaceChildren(...state.now.cells.map(cell => {
     const [kind, words] = cellState(cell), open = shown.has(cell.name);
-    const waiting = cell.engines.reduce((sum, e) => sum + e.waiting, 0);
-    const title = [`${cell.name} `, h("span", { class: kind }, words), h("span", { class: "soft" }, `, ${cell.engines.length} engines, ${waiting} waiting`)];
+    const title = [`${cell.name} `, h("span", { class: kind }, words), h("span", { class: "soft" }, `, ${cell.engines.length} engines, ${cell.waiting} waiting`)];
     if (!open) return folded(`cell:${cell.name}`, false, kind, title);
     const history = state.history.get("cell");
     return folded(`cell:${cell.name}`, true, kind, title, engines(cell),
