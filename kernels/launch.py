@@ -52,9 +52,15 @@ def launch(
     config: Config,
     **constants: Any,
 ) -> None:
-    """Start `fn` over `grid` on the current stream; an empty grid is nothing to do."""
+    """Start `fn` over `grid` on the current stream; an empty grid is nothing to do.
+
+    ValueError for a tensor whose last dimension is not one run: no kernel knows of such a stride.
+    """
     if not all(grid):
         return
+    for name, value in args.items():
+        if isinstance(value, torch.Tensor) and value.dim() and value.stride(-1) != 1 < value.shape[-1]:
+            raise ValueError(f"{name} {list(value.shape)} lies apart in memory: strides {value.stride()}")
     recorder = _recorder.get()
     if recorder is not None:
         recorder(Launch(fn, grid, dict(args), constants, tuple(writes), config))

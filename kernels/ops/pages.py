@@ -5,6 +5,8 @@ A table starts at a layer by narrowing, so ids are computed once a step and serv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -14,6 +16,11 @@ def check_pool(pool: torch.Tensor) -> None:
             "pool must be contiguous [pages, kv_heads, layers, 2, page_size, head_dim], "
             f"not {list(pool.shape)}"
         )
+
+
+def check_inside(pool: torch.Tensor, pages: Sequence[int]) -> None:
+    if pages and not 0 <= min(pages) <= max(pages) < pool.shape[0]:
+        raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
 
 
 def block_ids(pool: torch.Tensor, pages: torch.Tensor) -> torch.Tensor:

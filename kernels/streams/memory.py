@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 class Memory:
     """One storage. `owner`: the stream that made it, none when it is from before; `captured` when it is of a
     graph's own pool; `held` when a graph uses it that did not make it. `users`: how far each stream has come
-    with work on it."""
+    with work on it;
+    `writers`: which have changed it."""
 
     name: str
     storage: StorageWeakRef
@@ -22,6 +23,11 @@ class Memory:
     captured: bool = False
     held: bool = False
     users: Counter[str] = field(default_factory=Counter)
+    writers: set[str] = field(default_factory=set)
+
+    def shared(self, stream: str, writes: bool) -> bool:
+        """Whether another stream writes what this one uses, or uses what this one writes."""
+        return bool((self.users.keys() if writes else self.writers) - {stream})
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ used it must be ordered before.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -167,28 +168,51 @@ class Trace:
         return play
 
     def races(self) -> list[str]:
-        """Every pair of nodes that touch the same bytes in no order, one of them writing; and of those in
-        order, every one beside MAIN whose launch does not name what it shares."""
+        """Every pair of nodes that touch the same bytes in no order, one of them writing."""
         found = []
-        for a, b in combinations(self.nodes, 2):
-            if a.stream == b.stream:
+        for ours, theirs in combinations(self._clocks, 2):
+            for a, b in self._unordered(ours, theirs):
+                for what, one, other in (
+                    ("is read by", a.writes, b.reads),
+                    ("is overwritten by", a.reads, b.writes),
+                    ("is also written by", a.writes, b.writes),
+                ):
+                    if any(x.meets(y) for x in one for y in other):
+                        found.append(f"what {a} uses {what} {b}, unordered")
+        return found
+
+    def _unordered(self, ours: str, theirs: str) -> Iterator[tuple[Node, Node]]:
+        """Pairs of nodes of two streams. Those that have no order to one node follow one another."""
+        others = [node for node in self.nodes if node.stream == theirs]
+        at = [node.clock[theirs] for node in others]
+        seen = [node.clock.get(ours, 0) for node in others]
+        for a in self.nodes:
+            if a.stream == ours:
+                first = bisect_right(at, a.clock.get(theirs, 0))
+                for b in others[first : bisect_left(seen, a.clock[ours])]:
+                    yield a, b
+
+    def unnamed(self) -> list[str]:
+        """What launches beside MAIN share with other streams and do not name."""
+        found = []
+        for node in self.nodes:
+            if node.within is None or node.stream == MAIN:
                 continue
-            ordered = a.before(b) or b.before(a)
-            for what, ours, theirs in (
-                ("is read by", a.writes, b.reads),
-                ("is overwritten by", a.reads, b.writes),
-                ("is also written by", a.writes, b.writes),
-            ):
-                met = [(x, y) for x in ours for y in theirs if x.meets(y)]
-                if met and not ordered:
-                    found.append(f"what {a} uses {what} {b}, unordered")
-                elif met:
-                    found += [_unnamed(n, own) for n, own in zip((a, b), met[0], strict=True)]
-        return list(dict.fromkeys(filter(None, found)))
+            named = [*node.within.reads, *node.within.writes]
+            found += [
+                f"{node} does not name what it {what}"
+                for what, spans, names in (
+                    ("reads", node.reads, named),
+                    ("writes", node.writes, node.within.writes),
+                )
+                for span in spans
+                if span.memory.shared(node.stream, what == "writes") and not span.within(names)
+            ]
+        return list(dict.fromkeys(found))
 
     def check(self) -> None:
-        """TraceFault with every race, and every memory that was given on too early."""
-        problems = list(dict.fromkeys([*self._problems, *self.races()]))
+        """TraceFault with every race, all memory given on too early, and what launches do not name."""
+        problems = list(dict.fromkeys([*self._problems, *self.races(), *self.unnamed()]))
         if problems:
             raise TraceFault("; ".join(problems))
 
@@ -214,6 +238,8 @@ class Trace:
         clock[self._stream] += 1
         within = self._launch if self._launch.name else None
         self.nodes.append(Node(self._stream, name, dict(clock), reads, writes, within))
+        for memory in {span.memory for span in writes}:
+            memory.writers.add(self._stream)
         for memory in {span.memory for span in (*reads, *writes)}:
             memory.users[self._stream] = clock[self._stream]
             memory.held |= self._root is not None and not memory.captured
@@ -253,12 +279,3 @@ class Trace:
 
     def _clock(self, stream: str) -> Counter[str]:
         return self._clocks.setdefault(stream, Counter())
-
-
-def _unnamed(node: Node, span: Span) -> str:
-    """What is wrong when a launch beside MAIN shares bytes that it does not name; else empty."""
-    if node.within is None or node.stream == MAIN:
-        return ""
-    written = span in node.writes
-    named = node.within.writes if written else [*node.within.reads, *node.within.writes]
-    return "" if span.within(named) else f"{node} does not name what it {'writes' if written else 'reads'}"

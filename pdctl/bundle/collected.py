@@ -109,6 +109,7 @@ class Collected:
             expected=expected if isinstance(expected, Missing) else dict(expected),
             unit=found.unit,
             process=found.process,
+            places=declared.places,
         )
 
     def pair(self, declared: Declared, seen: Traces) -> Pair[Any]:

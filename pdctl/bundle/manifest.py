@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pdctl import contracts
@@ -88,12 +88,15 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Declared:
-    """One unit of the fleet file. `expected` is its profile's environment, secrets as digests."""
+    """One unit of the fleet file. `expected` is its profile's environment, secrets as digests; `places` says
+    which file and line each value is from, and under "" where the unit is declared.
+    """
 
     server: Server
     cell: str
     host: str
     expected: Mapping[str, str] | Missing
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -112,7 +115,13 @@ class FleetPage:
 
     def to_json(self) -> str:
         members = [
-            {**asdict(m.server), "cell": m.cell, "host": m.host, "expected": _said(m.expected)}
+            {
+                **asdict(m.server),
+                "cell": m.cell,
+                "host": m.host,
+                "expected": _said(m.expected),
+                "places": dict(m.places),
+            }
             for m in self.members
         ]
         hosts = {name: {"address": address} for name, address in self.hosts.items()}
@@ -173,6 +182,7 @@ def read_fleet(text: str) -> FleetPage:
             m["cell"],
             m["host"],
             _heard(m["expected"]),
+            m.get("places", {}),
         )
         for m in d["members"]
     )

@@ -8,8 +8,8 @@ from pdctl.adapters.traces import Traces
 
 _NAME = r"(?:--[a-z][\w-]+|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+)"
 _DO = re.compile(
-    r"(?:^|[.;:,!)] *|\b(?:please|then|to) +)(?P<do>(?i:set|unset|use|try|add|pass|enable|disable|install|increase|"
-    rf"reduce|decrease|lower|raise|choose|specify|remove|export)\b[^.;]*?{_NAME}[^;]*?)(?:\.(?:\s|$)|;|$)"
+    r"(?:^|[.;:,!)] *|\b(?:please|then|to) +)(?P<do>(?i:set|unset|use|try|add|pass|enable|disable|install|"
+    rf"increase|reduce|decrease|lower|raise|choose|specify|remove|export)\b[^.;]*?{_NAME}[^;]*?)(?:\.(?:\s|$)|;|$)"
 )
 # Said with every failure of its kind, whatever the cause.
 _ALWAYS = re.compile(

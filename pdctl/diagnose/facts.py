@@ -28,7 +28,10 @@ PUTS_BACK = "pdctl resume"
 
 @dataclass(frozen=True)
 class Member:
-    """A unit as the fleet file declares it. `expected` is the environment its profile gives it."""
+    """A unit as the fleet file declares it. `expected` is the environment its profile gives it.
+
+    `places` is variable -> "FILE:LINE" that gives it that value; "" -> where the unit itself is declared.
+    """
 
     name: str
     role: str
@@ -39,6 +42,7 @@ class Member:
     expected: dict[str, str] | Missing
     unit: Unit | Missing
     process: Process | Missing
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pids(self) -> frozenset[int]:

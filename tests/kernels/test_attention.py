@@ -68,6 +68,35 @@ def test_a_sink_takes_part_and_has_no_value(heads: int, kv_heads: int) -> None:
             assert torch.allclose(out[row, h].double(), want, atol=2e-6)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(3, 1, 64), (4, 1, 64), (8, 1, 40), (14, 2, 128)])
+def test_a_row_has_the_same_bits_alone_and_in_any_company(heads: int, kv_heads: int, dim: int) -> None:
+    """A product over more keys adds in another order, from some length on and for some numbers of heads."""
+    lengths = [1, 17, 63, 64, 65, 130, 200, 257, 300, 600, 190, 130]
+    pool, pages, _ = scattered(lengths, kv_heads, dim, torch.float32)
+    q = torch.randn(len(lengths), heads, dim, generator=torch.Generator().manual_seed(7))
+    together = paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths), dim**-0.5)
+    for a in range(len(lengths)):
+        for rows in ([a], [a, (a + 3) % len(lengths)]):
+            plan = plan_decode(pool, [pages[r] for r in rows], [lengths[r] for r in rows])
+            assert torch.equal(paged_decode_attention(q[rows], pool, 1, plan, dim**-0.5), together[rows])
+
+
+@pytest.mark.parametrize("left", [float("nan"), float("inf")])
+def test_what_another_sequence_left_behind_the_end_does_not_count(left: float) -> None:
+    lengths = [5, 1, 9, 66]
+    pool, pages, _ = scattered(lengths, 2, 8, torch.float32)
+    q = queries(len(lengths), 4, torch.float32)
+    want = paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths), 0.3)
+    pool[pool == 1e4] = left
+    assert torch.equal(paged_decode_attention(q, pool, 1, plan_decode(pool, pages, lengths), 0.3), want)
+    rows = torch.cat([q] * 3)[:9]
+    assert (
+        paged_prefill_attention(rows, pool, 1, plan_prefill(pool, pages[2], 0, 9, q.dtype), 0.3)
+        .isfinite()
+        .all()
+    )
+
+
 def test_decode_does_not_depend_on_grouping(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = [9, 30, 2, 16, 31, 5]
     pool, pages, _ = scattered(lengths, 2, 8, torch.float32)
@@ -76,15 +105,17 @@ def test_decode_does_not_depend_on_grouping(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(decode_reference, "GROUP_BYTES", 1)
     plan = plan_decode(pool, pages, lengths)
     assert len(plan.groups) == len(lengths)
-    assert torch.allclose(paged_decode_attention(q, pool, 1, plan, 0.3), together, atol=1e-6)
+    assert torch.equal(paged_decode_attention(q, pool, 1, plan, 0.3), together)
 
 
 @pytest.mark.parametrize("budget", [1, 2, 5, 100])
 def test_groups_cover_every_row_once_within_the_budget(budget: int) -> None:
-    counts = [3, 1, 4, 1, 5, 9, 2, 6]
-    groups = decode_reference._grouped(counts, budget)
-    assert sorted(r for g in groups for r in g) == list(range(len(counts)))
-    assert all(len(g) == 1 or len(g) * max(counts[r] for r in g) <= budget for g in groups)
+    widths = dict(enumerate([3, 1, 4, 1, 4, 9, 1, 4]))
+    groups = decode_reference._grouped(widths, budget)
+    assert sorted(r for g in groups for r in g) == list(widths)
+    assert all(len({widths[r] for r in g}) == 1 for g in groups)
+    assert all(len(g) == 1 or len(g) * widths[g[0]] <= budget for g in groups)
+    assert budget < 100 or len(groups) == 4
 
 
 @DTYPES

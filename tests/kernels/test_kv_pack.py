@@ -32,5 +32,10 @@ def test_wrong_operands_are_refused() -> None:
     for pages, heads in ((PAGES.int(), (0, 1)), (PAGES, (2, 2)), (PAGES, (0, 5)), (PAGES[None], (0, 1))):
         with pytest.raises(ValueError, match="heads"):
             kv_pack(pool, pages, heads)
+    for page in (-1, 6):
+        with pytest.raises(ValueError, match=r"outside 0\.\.5"):
+            kv_pack(pool, torch.tensor([page]), (0, 1))
+        with pytest.raises(ValueError, match=r"outside 0\.\.5"):
+            kv_unpack(pool, torch.tensor([page]), (0, 1), normal(1, 1, 2, 2, 3, 5))
     with pytest.raises(ValueError, match="packed"):
         kv_unpack(pool, PAGES, (0, 1), normal(3, 2, 2, 2, 3, 5))

@@ -77,11 +77,15 @@ def test_wrong_operands_are_refused() -> None:
     ):
         with pytest.raises(ValueError):
             mla_decode(q, cache, table, lengths, values, 1.0)
+    with pytest.raises(ValueError, match="2 pages of 4 do not cover 9 tokens"):
+        mla_decode(normal(1, 2, 8), normal(4, 4, 8), table, lengths + 6, 4, 1.0)
     slots = torch.zeros(1, 2, dtype=torch.int64)
     for sinks, own in ((normal(3), slots), (None, slots.int()), (None, slots[0])):
         with pytest.raises(ValueError):
             sparse_decode(normal(1, 2, 8), (normal(4, 8), normal(4, 8)), (slots, own), 8, 1.0, sinks)
     with pytest.raises(ValueError):
         compress(normal(2, 4, 6), normal(2, 4, 6), normal(4, 5))
+    with pytest.raises(ValueError):
+        compress(normal(2, 0, 6), normal(2, 0, 6), normal(0, 6))
     with pytest.raises(ValueError):
         compress(normal(2, 4, 5), normal(2, 4, 5), normal(4, 5), torch.zeros(2, dtype=torch.int32))

@@ -94,3 +94,16 @@ def test_rows_of_odd_sizes_and_ranks_without_heads() -> None:
     odd = torch.randn(3, 2, 2, 2, 4, 3)
     assert page_checksum(odd, [1, 0], 0, 0, 8, 1).unique().numel() == 4
     assert not page_checksum(odd[:, :0].contiguous(), [1, 0], 0, 2, 8, 1).any()
+
+
+def test_wrong_operands_are_refused() -> None:
+    pool = make_pool()
+    for page in (-1, PAGES):
+        with pytest.raises(ValueError, match=r"outside 0\.\.11"):
+            page_checksum(pool, [0, page], 0, 0, TOKENS, PER)
+    for first, head, layers in ((-1, 0, PER), (0, -1, PER), (0, 0, 0)):
+        with pytest.raises(ValueError, match="layers in a group"):
+            page_checksum(pool, [0], first, head, TOKENS, layers)
+    for other in (pool.transpose(1, 2), pool[0]):
+        with pytest.raises(ValueError, match="contiguous"):
+            page_checksum(other, [0], 0, 0, TOKENS, PER)

@@ -33,6 +33,8 @@ def test_rms_norm_refuses_a_weight_that_does_not_fit() -> None:
         rms_norm(normal(2, 8), normal(7), 1e-5)
     with pytest.raises(ValueError, match="does not fit"):
         rms_norm(normal(2, 8), normal(8, dtype=torch.bfloat16), 1e-5)
+    with pytest.raises(ValueError, match="does not fit"):
+        rms_norm(torch.tensor(1.0), normal(1), 1e-5)
 
 
 @DTYPES
@@ -68,6 +70,12 @@ def test_rope_of_neighbours_is_that_of_halves_in_another_order() -> None:
     order = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
     pairs = rope(x[..., order], *rope_table(frequencies, 5, torch.float32, True), True)
     assert torch.allclose(pairs, halves[..., order], atol=1e-6)
+
+
+def test_rope_keeps_the_dtype_of_what_it_turns() -> None:
+    cos, sin = rope_table(inverse_frequencies(8, 1e4), 3, torch.float32)
+    for turn in (rope, rope_inverse):
+        assert turn(normal(3, 2, 8, dtype=torch.bfloat16), cos, sin).dtype == torch.bfloat16
 
 
 def test_llama3_scaling_keeps_fast_and_divides_slow_frequencies() -> None:
@@ -140,3 +148,11 @@ def test_kv_write_refuses_what_does_not_fit() -> None:
     rows = kv_rows(pool, torch.tensor([0]), torch.tensor([0]))
     with pytest.raises(ValueError, match="do not fit"):
         kv_write(pool, 0, rows, normal(2, 2, 8), normal(2, 2, 8))
+    with pytest.raises(ValueError, match="heads of 8"):
+        kv_write(pool, 0, kv_rows(pool, torch.arange(2), torch.arange(2)), normal(1, 4, 8), normal(1, 4, 8))
+    with pytest.raises(ValueError, match="bfloat16"):
+        kv_write(pool, 0, rows, *(normal(1, 2, 8, dtype=torch.bfloat16),) * 2)
+    for layer in (-1, 3):
+        with pytest.raises(ValueError, match=f"layer {layer} is outside"):
+            kv_write(pool, layer, rows, normal(1, 2, 8), normal(1, 2, 8))
+    assert not pool.any()

@@ -33,6 +33,16 @@ def test_temperature_sharpens_and_flattens() -> None:
     assert draws(2000, temperature=50.0)[3] > 300
 
 
+@pytest.mark.parametrize("temperature", [1e-20, 1e-39, 1e-45, 1e-60, 1e-310])
+def test_the_coldest_temperatures_are_greedy(temperature: float) -> None:
+    """Scores that overflow are of no softmax; what is masked must not come of it."""
+    logits = torch.tensor([0.0, 2.0, 1.0, -3.0, float("-inf")])
+    assert {sample_row(logits, temperature, 0, 1.0, 5, p) for p in range(20)} == {1}
+    assert {sample_row(logits, temperature, 2, 0.9, 5, p) for p in range(20)} == {1}
+    tie = torch.tensor([2.0, float("-inf"), 2.0])
+    assert {sample_row(tie, temperature, 0, 1.0, 5, p) for p in range(40)} == {0, 2}
+
+
 def test_top_k_and_top_p_leave_the_likely_ones() -> None:
     assert set(draws(500, top_k=2)) == {1, 4}
     assert set(draws(500, top_k=1)) == {1}
@@ -58,6 +68,7 @@ def test_without_a_seed_draws_differ() -> None:
 def test_wrong_operands_are_refused() -> None:
     for logits, temperature, top_k, top_p in (
         (LOGITS, 0.0, 0, 1.0),
+        (LOGITS, float("nan"), 0, 1.0),
         (LOGITS, 1.0, -1, 1.0),
         (LOGITS, 1.0, 0, 0.0),
         (LOGITS[None], 1.0, 0, 1.0),

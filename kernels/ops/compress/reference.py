@@ -6,7 +6,7 @@ import torch
 
 
 def check(kv: torch.Tensor, gate: torch.Tensor, bias: torch.Tensor, previous: torch.Tensor | None) -> None:
-    fits = kv.dim() == 3 and kv.shape == gate.shape and bias.shape == kv.shape[1:]
+    fits = kv.dim() == 3 and kv.shape == gate.shape and bias.shape == kv.shape[1:] and kv.shape[1] > 0
     if previous is not None:
         fits = (
             fits and previous.shape == kv.shape[:1] and previous.dtype == torch.int32 and not kv.shape[2] % 2

@@ -20,6 +20,7 @@ def check(
         and weights.shape == q.shape[:2]
         and q.shape[2] == cache.shape[2]
         and table.dim() == 2
+        and lengths.dim() == 1
         and table.shape[0] == q.shape[0] == lengths.shape[0]
         and 1 <= width <= table.shape[1] * cache.shape[1]
     )

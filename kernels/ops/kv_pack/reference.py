@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kernels.ops.pages import check_pool
+from kernels.ops.pages import check_inside, check_pool
 
 
 def check(pool: torch.Tensor, pages: torch.Tensor, heads: tuple[int, int]) -> None:
@@ -28,6 +28,7 @@ def check_packed(
 def kv_pack(pool: torch.Tensor, pages: torch.Tensor, heads: tuple[int, int]) -> torch.Tensor:
     """[n, heads, layers, 2, page_size, head_dim] of pages int64 [n], heads from..to (half open)."""
     check(pool, pages, heads)
+    check_inside(pool, pages.tolist())
     return pool[pages, heads[0] : heads[1]]
 
 
@@ -35,4 +36,5 @@ def kv_unpack(pool: torch.Tensor, pages: torch.Tensor, heads: tuple[int, int], p
     """The inverse of `kv_pack`; pages differ from one another."""
     check(pool, pages, heads)
     check_packed(pool, pages, heads, packed)
+    check_inside(pool, pages.tolist())
     pool[pages, heads[0] : heads[1]] = packed

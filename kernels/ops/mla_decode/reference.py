@@ -15,6 +15,7 @@ def check(
         and cache.dim() == 3
         and q.shape[2] == cache.shape[2] >= values >= 1
         and table.dim() == 2
+        and lengths.dim() == 1
         and table.shape[0] == q.shape[0] == lengths.shape[0]
         and cache.stride()[1:] == (cache.shape[2], 1)
     )
@@ -44,6 +45,8 @@ def mla_decode(
     check(q, cache, table, lengths, values)
     out = torch.zeros((*q.shape[:2], values), dtype=q.dtype, device=q.device)
     page = cache.shape[1]
+    if lengths.numel() and int(lengths.max()) > table.shape[1] * page:
+        raise ValueError(f"{table.shape[1]} pages of {page} do not cover {int(lengths.max())} tokens")
     for row, length in enumerate(lengths.tolist()):
         if length > 0:
             own = cache[table[row, : -(-length // page)].long()].flatten(0, 1)[:length].float()

@@ -9,8 +9,7 @@ import triton
 import triton.language as tl
 
 from kernels.launch import Config, choose, launch
-from kernels.ops.page_checksum.reference import weights, word
-from kernels.ops.pages import check_pool
+from kernels.ops.page_checksum.reference import check, weights, word
 
 CONFIGS = {90: Config(4, 2)}
 
@@ -19,7 +18,7 @@ def page_checksum(
     pool: torch.Tensor, pages: Sequence[int], first: int, first_head: int, tokens: int, layers: int
 ) -> torch.Tensor:
     """As the reference."""
-    check_pool(pool)
+    check(pool, pages, first, first_head, layers)
     count, (heads, depth, kinds, slots) = len(pages), pool.shape[1:5]
     words = pool.view(word(pool))
     by_token, by_place = (w.to(pool.device) for w in weights(pool, count, first, first_head, tokens))

@@ -15,6 +15,8 @@ from itertools import pairwise
 
 import torch
 
+from kernels.ops.pages import check_inside, check_pool
+
 _WORDS = ((8, torch.int64), (4, torch.int32), (2, torch.int16), (1, torch.int8))
 
 
@@ -25,8 +27,9 @@ def page_checksum(
 
     `pages` are consecutive logical pages of one sequence from number `first` on, `first_head` is the
     model's index of the pool's first head. Slots of tokens past the sequence's `tokens` do not count. A
-    group is `layers` layers, the last one may be smaller.
+    group is `layers` layers, the last one may be smaller. ValueError for operands that do not fit.
     """
+    check(pool, pages, first, first_head, layers)
     count, (heads, depth, kinds, slots) = len(pages), pool.shape[1:5]
     rows = torch.empty(count, heads, depth, kinds, slots, dtype=torch.int64, device=pool.device)
     words = pool.view(word(pool))
@@ -38,6 +41,13 @@ def page_checksum(
     each = (rows.mul_(by_token.to(pool.device)).sum(-1) * by_place.to(pool.device)).sum((1, 3))
     group = torch.arange(depth, device=pool.device) // layers
     return each.new_zeros(count, -(-depth // layers)).index_add_(1, group, each)
+
+
+def check(pool: torch.Tensor, pages: Sequence[int], first: int, first_head: int, layers: int) -> None:
+    check_pool(pool)
+    check_inside(pool, pages)
+    if min(first, first_head) < 0 or layers < 1:
+        raise ValueError(f"first page {first}, first head {first_head}, {layers} layers in a group")
 
 
 def weights(

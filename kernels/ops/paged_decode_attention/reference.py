@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.ops.pages import block_ids, block_table, check_pool
+from kernels.ops.pages import block_ids, block_table, check_inside, check_pool
 from kernels.ops.splits import SplitWorkspace
 
 GROUP_BYTES = 1 << 20
@@ -77,9 +77,7 @@ def check_lists(pool: torch.Tensor, pages: list[list[int]], lengths: list[int]) 
         if length < 0 or len(own) < need:
             raise ValueError(f"{len(own)} pages of {page_size} do not cover {length} tokens")
         used.append(own[:need])
-    taken = [page for own in used for page in own]
-    if taken and not 0 <= min(taken) <= max(taken) < pool.shape[0]:
-        raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
+    check_inside(pool, [page for own in used for page in own])
     return used
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from kernels.ops.pages import block_ids, block_table, check_pool
+from kernels.ops.pages import block_ids, block_table, check_inside, check_pool
 
 # Queries in a block: small enough to skip most of the masked half, large enough for full GEMMs.
 BLOCK = 128
@@ -76,8 +76,7 @@ def check_pages(pool: torch.Tensor, pages: list[int], start: int, tokens: int) -
     used = pages[: math.ceil(end / page_size)]
     if tokens < 1 or start < 0 or len(used) * page_size < end:
         raise ValueError(f"{len(pages)} pages of {page_size} do not cover positions {start}..{end - 1}")
-    if not 0 <= min(used) <= max(used) < pool.shape[0]:
-        raise ValueError(f"a page is outside 0..{pool.shape[0] - 1}")
+    check_inside(pool, used)
     return used
 
 

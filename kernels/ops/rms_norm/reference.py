@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 
 def check(x: torch.Tensor, weight: torch.Tensor) -> None:
-    if weight.dim() != 1 or x.shape[-1] != weight.shape[0] or x.dtype != weight.dtype:
+    if weight.dim() != 1 or x.shape[-1:] != weight.shape or x.dtype != weight.dtype:
         raise ValueError(
             f"weight {list(weight.shape)} {weight.dtype} does not fit x {list(x.shape)} {x.dtype}"
         )

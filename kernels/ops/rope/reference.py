@@ -26,9 +26,12 @@ def rope_rows(
 
 
 def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool = False) -> torch.Tensor:
-    """x [tokens, heads, head_dim] turned by its tokens' rows of `rope_table`, each [tokens, 1, head_dim]."""
+    """x [tokens, heads, head_dim] turned by its tokens' rows of `rope_table`, each [tokens, 1, head_dim].
+
+    In x's dtype, whatever that of the rows is.
+    """
     check(x, cos, sin)
-    return torch.addcmul(x * cos, _partner(x, interleaved), sin)
+    return torch.addcmul(x * cos, _partner(x, interleaved), sin).to(x.dtype)
 
 
 def rope_inverse(
@@ -36,7 +39,7 @@ def rope_inverse(
 ) -> torch.Tensor:
     """Turned back: `rope_inverse(rope(x, ...), ...)` is x up to rounding."""
     check(x, cos, sin)
-    return torch.addcmul(x * cos, _partner(x, interleaved), sin, value=-1)
+    return torch.addcmul(x * cos, _partner(x, interleaved), sin, value=-1).to(x.dtype)
 
 
 def check(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:

@@ -16,6 +16,10 @@ def check(logits: torch.Tensor) -> None:
         raise ValueError(f"logits {list(logits.shape)} are not [rows, vocab]")
 
 
+# Below, scores would overflow to infinities of which no softmax is a number; equal logits alone share here.
+_COLDEST = 1e-30
+
+
 def sample_row(
     logits: torch.Tensor, temperature: float, top_k: int, top_p: float, seed: int | None, position: int
 ) -> int:
@@ -24,11 +28,11 @@ def sample_row(
     top_k (0: off) first, then top_p (1: off): the fewest most likely tokens whose probability reaches it.
     With a seed the draw is a function of (seed, position, logits); without, of torch's own generator.
     """
-    if logits.dim() != 1 or temperature <= 0 or top_k < 0 or not 0 < top_p <= 1:
+    if logits.dim() != 1 or not temperature > 0 or top_k < 0 or not 0 < top_p <= 1:
         raise ValueError(
             f"logits {list(logits.shape)}, temperature {temperature}, top_k {top_k}, top_p {top_p}"
         )
-    scores = logits.float().cpu() / temperature
+    scores = logits.float().cpu() / max(temperature, _COLDEST)
     kept = min(top_k, scores.shape[0]) if top_k else scores.shape[0]
     scores, tokens = torch.topk(scores, kept) if top_k else scores.sort(descending=True, stable=True)
     weights = torch.softmax(scores, -1)

@@ -26,7 +26,6 @@ SIGNS = (
         r"NIXL transfer failure:? ?(?P<what>\w+)?"
         r"(?:.*?remote_engine_id['\"]?\s*[:=]\s*['\"]?(?P<remote>[^'\",\s})]+))?",
     ),
-    Sign("vllm.peer_not_ready", "waiting for P side ready"),
     Sign("vllm.aborted", "Aborted request"),
     Sign("vllm.aborted", "FINISHED_ABORTED"),
 )

@@ -22,12 +22,15 @@ OURS = (
     *("PD_", "UCX_", "NCCL_", "OMP_", "SGLANG_", "VLLM_"),
     *("NIXL_", "MC_", "DYN_", "TRTLLM_", "CUDA_", "HSA_", "GLOO_"),
 )
+PROXY = re.compile(r"^(?:https?|all|no)_proxy$", re.IGNORECASE)  # they bend calls between engines
 SECRET = re.compile(r"TOKEN(?!.*_FILE$)|SECRET|PASSWORD|API_KEY|CREDENTIAL", re.IGNORECASE)
 OPTION = re.compile(r"(^|[-_])(token|secret|password|passwd|api[-_]?key|credentials?)$", re.IGNORECASE)
 
 
 def veiled(name: str, value: str) -> str:
     """A value that may be shown: a secret's is a digest, so that two of them can still be compared."""
+    if PROXY.match(name):
+        return re.sub(r"//[^/@]*@", "//***@", value)
     if not SECRET.search(name):
         return value
     return "secret sha256:" + hashlib.sha256(value.encode()).hexdigest()[:12]
@@ -40,7 +43,7 @@ def environ_of(pid: int) -> dict[str, Any]:
     if path in denied:
         return {"missing": "the process belongs to another user"}
     pairs = [entry.partition("=") for entry in raw.decode("utf-8", "replace").split("\0")]
-    return {"values": {k: veiled(k, v) for k, _, v in pairs if k.startswith(OURS)}}
+    return {"values": {k: veiled(k, v) for k, _, v in pairs if k.startswith(OURS) or PROXY.match(k)}}
 
 
 def argv_of(pid: int) -> list[str]:

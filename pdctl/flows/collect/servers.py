@@ -14,6 +14,7 @@ from pdctl.facts.probes.process import OURS
 from pdctl.facts.process import shown
 from pdctl.fleet.command import Flags
 from pdctl.fleet.model import Engine, Fleet, Router
+from pdctl.fleet.place import place
 from pdctl.fleet.profile import engine_env
 from pdctl.flows.foreign import is_foreign
 
@@ -36,7 +37,11 @@ def page(fleet: Fleet) -> FleetPage:
     router = () if fleet.router.kind == "none" else (fleet.router,)
     members = tuple(
         Declared(
-            server(unit), unit.cell if isinstance(unit, Engine) else "", unit.host, _expected(fleet, unit)
+            server(unit),
+            unit.cell if isinstance(unit, Engine) else "",
+            unit.host,
+            _expected(fleet, unit),
+            _places(fleet, unit),
         )
         for unit in (*fleet.engines(), *router)
     )
@@ -49,6 +54,17 @@ def _suppressions(fleet: Fleet) -> Iterator[Suppression]:
     for each in fleet.spec.suppress:
         end = datetime.combine(each.until, datetime.max.time(), UTC).timestamp()
         yield Suppression(each.code, each.subject, each.reason, round(end, 3))
+
+
+def _places(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:
+    """Variable -> FILE:LINE, "" -> the unit's own; from the fleet file's folder where it is in there."""
+    keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
+    try:
+        found = {name: value.place for name, value in engine_env(fleet, unit).items() if not value.secret}
+    except PdctlError:
+        found = {}
+    inside = f"{fleet.dir}/"
+    return {name: at.removeprefix(inside) for name, at in {**found, "": place(fleet, *keys)}.items()}
 
 
 def _expected(fleet: Fleet, unit: Engine | Router) -> dict[str, str] | Missing:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pdctl.adapters.picture import Timeout
 from pdctl.diagnose.facts import PUTS_BACK, Facts, Member
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+from pdctl.diagnose.words import count
 from pdctl.facts.missing import Missing, known
 
 _PDCTL_OWN = ("PD_FLEET_TOKEN_FILE", "PD_DRILL_TOKEN_FILE", "PD_LOG_LEVEL")
@@ -27,8 +28,19 @@ def _running(member: Member, said: dict[str, str] | Missing) -> dict[str, str] |
     return said
 
 
+def _at(member: Member, name: str) -> str:
+    """ " (FILE:LINE)" of the value that the files hold."""
+    return f" ({at})" if (at := member.places.get(name)) else ""
+
+
+def _first(member: Member, lines: list[str]) -> str:
+    name = lines[0].partition(":")[0]
+    more = f" and {count(len(lines) - 1, 'other')}" if len(lines) > 1 else ""
+    return f"{name}{_at(member, name)}{more}"
+
+
 def _differences(
-    expected: dict[str, str], running: dict[str, str], timeouts: dict[str, Timeout]
+    member: Member, expected: dict[str, str], running: dict[str, str], timeouts: dict[str, Timeout]
 ) -> list[str]:
     """What the process was started with against the profile; a value in force that agrees is none."""
     in_force = {t.env: str(t.value) for t in timeouts.values()}
@@ -37,21 +49,21 @@ def _differences(
         if name in in_force and _same(value, in_force[name]):
             continue
         if name not in running:
-            lines.append(f"{name}: profile {value}, the process does not have it")
+            lines.append(f"{name}: profile {value}{_at(member, name)}, the process does not have it")
         elif not _same(value, running[name]):
-            lines.append(f"{name}: profile {value}, process {running[name]}")
+            lines.append(f"{name}: profile {value}{_at(member, name)}, process {running[name]}")
     for name in sorted(running.keys() - expected.keys()):
         if name.startswith("PD_") and name not in _PDCTL_OWN:
             lines.append(f"{name}: not in the profile, process {running[name]}")
     return lines
 
 
-def _live(facts: Facts, unit: str, expected: dict[str, str], timeouts: dict[str, Timeout]) -> list[str]:
+def _live(facts: Facts, member: Member, expected: dict[str, str], timeouts: dict[str, Timeout]) -> list[str]:
     return [
-        f"{t.env}: profile {expected[t.env]}, set to {t.value:g} "
+        f"{t.env}: profile {expected[t.env]}{_at(member, t.env)}, set to {t.value:g} "
         + (
             f"live: {left.words}"
-            if (left := facts.left_behind(unit, t))
+            if (left := facts.left_behind(member.name, t))
             else "by an admin call since the start"
         )
         for t in timeouts.values()
@@ -93,16 +105,16 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             said = Missing(f"{state.kind} does not show its environment")
         running = _running(view.member, said)
         timeouts = state.timeouts if known(state) else {}
-        lines = _live(facts, view.name, expected, timeouts)
+        lines = _live(facts, view.member, expected, timeouts)
         left = any(facts.left_behind(view.name, t) for t in timeouts.values())
         set_since = {line.partition(":")[0] for line in lines}
         if known(running):
-            found = _differences(expected, running, timeouts)
+            found = _differences(view.member, expected, running, timeouts)
             lines += [line for line in found if line.partition(":")[0] not in set_since]
         if lines:
             yield rule.finding(
                 view.name,
-                f"{view.name} runs with other values than its profile.",
+                f"{view.name} runs with other values than its profile: {_first(view.member, lines)}.",
                 lines,
                 PUTS_BACK if left else "pdctl deploy",
             )

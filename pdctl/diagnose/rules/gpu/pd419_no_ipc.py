@@ -11,7 +11,7 @@ from pdctl.diagnose.words import listed
 
 _ALLOC = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _REMEDY = "start it with --disable-custom-all-reduce (NCCL reduces instead)"
-_NO_P2P = "give all ranks of a group all its GPUs (one container, or --gpus all), or start it with NCCL_P2P_DISABLE=1"
+_NO_P2P = "give every rank all GPUs of its group (one container, --gpus all), or set NCCL_P2P_DISABLE=1"
 _LIVE = (
     Hypothesis(
         "the allocator's memory cannot be exported (expandable segments, a memory pool)",
@@ -33,7 +33,8 @@ def _hosts(party: Party) -> list[str]:
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """An all-reduce that works on its neighbours' memory cannot get or open a CUDA IPC handle.
 
-    What it looks like: NCCL's "transport/p2p.cc … Cuda failure", or "custom_all_reduce.cuh:… 'invalid argument'" or "'invalid resource handle'",
+    What it looks like: "transport/p2p.cc … Cuda failure" of NCCL; or
+    "custom_all_reduce.cuh:… 'invalid argument'" or "'invalid resource handle'",
     cudaIpcGetMemHandle or cudaIpcOpenMemHandle, at the start or at graph capture; the worker exits without a
     traceback. TP1 works, and so does --disable-custom-all-reduce.
 

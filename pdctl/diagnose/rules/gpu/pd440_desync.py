@@ -89,7 +89,8 @@ def _remedy(party: Party) -> tuple[str, list[str]]:
     if not split or not inside or len(inside) == len(mains(party.traces)):
         return again, []
     frame = next(f for f in inside[0].frames if _ENCODER.search(f))
-    said = f"{len(inside)} of {len(mains(party.traces))} ranks are in an encoder ({frame}): their group alone got it"
+    many = f"{len(inside)} of {len(mains(party.traces))} ranks"
+    said = f"{many} are in an encoder ({frame}): their group alone got its request"
     return f"start it with --mm-enable-dp-encoder (each rank its own encoder), then: {again}", [said]
 
 

@@ -59,9 +59,9 @@ def _experts(lines: list[Event]) -> list[Hypothesis]:
         return []
     return [
         Hypothesis(
-            "the experts' all-to-all does not get across: NVSHMEM is of another version than DeepEP was built "
-            "with, or its NIC is not set up for it (IBGDA)",
-            "DeepEP's tests/test_internode.py between two nodes; pip list | grep -i -E 'nvshmem|deep' on each",
+            "the experts' all-to-all does not get across: NVSHMEM is not the version that DeepEP was built "
+            "with, or the NIC is not set up for it (IBGDA)",
+            "DeepEP's tests/test_internode.py between two nodes; pip list | grep -iE 'nvshmem|deep' on each",
         )
     ]
 

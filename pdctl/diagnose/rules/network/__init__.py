@@ -47,6 +47,7 @@ from pdctl.diagnose.rules.network import (
     pd341_no_connection,
     pd342_no_shared_memory,
     pd343_nixl_refuses,
+    pd344_proxied,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -93,4 +94,5 @@ RULES: tuple[Rule, ...] = (
     pd341_no_connection.RULE,
     pd342_no_shared_memory.RULE,
     pd343_nixl_refuses.RULE,
+    pd344_proxied.RULE,
 )

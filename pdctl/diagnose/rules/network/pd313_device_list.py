@@ -67,7 +67,9 @@ def _pinned(rule: Rule, party: Party) -> Iterator[Finding]:
         why = "names devices that are not there" + ("" if seen else ": it sees no RDMA device at all")
         remedy = "name devices that ibv_devices shows" if seen else _NO_RDMA
     elif not devices and no_path:
-        why = "leaves no transport to " + (no_path[0].values.get("peer", "").strip("<> ") or "the peer or GPU")
+        why = "leaves no transport to " + (
+            no_path[0].values.get("peer", "").strip("<> ") or "the peer or GPU"
+        )
         remedy = f"take {' and '.join(pins)} away"
     else:
         why, remedy = "leaves out loopback", f"set UCX_NET_DEVICES={devices or 'DEVICES'},lo"
@@ -89,7 +91,9 @@ _LIVE = (
 )
 
 
-_NO_RDMA = "give its container the RDMA devices (--device=/dev/infiniband) and their user libraries (ibv_devices)"
+_NO_RDMA = (
+    "give its container the RDMA devices (--device=/dev/infiniband) and their user libraries (ibv_devices)"
+)
 
 
 def _none_left(devices: str, unknown: list[Event]) -> bool:

@@ -84,7 +84,7 @@ _LOSSY = Hypothesis(
 
 
 _GID = Hypothesis(
-    "with RoCE: the NICs do not reach each other under the GID that was taken (connections are made over TCP)",
+    "with RoCE: the NICs do not reach each other under the GID that was taken (TCP makes the connections)",
     "show_gids on both: start once with NCCL_IB_GID_INDEX of the RoCE v2 entry with an IPv4 address",
 )
 _DIRECT = Hypothesis(

@@ -89,7 +89,7 @@ def _no_module(rule: Rule, party: Party, lines: list[Event]) -> Finding:
     """The transfer engine names the module that it wants."""
     return rule.finding(
         party.name,
-        f"{party.name} cannot register GPU memory for RDMA: nvidia-peermem is not loaded and dmabuf not to be had.",
+        f"{party.name} cannot register GPU memory for RDMA: it has neither nvidia-peermem nor dmabuf.",
         quoted(lines),
         f"modprobe nvidia-peermem on its host, then: pdctl restart {party.name}",
         since=since(lines),

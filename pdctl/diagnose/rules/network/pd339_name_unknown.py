@@ -67,7 +67,11 @@ def _family(rule: Rule, facts: Facts, event: Event, lines: list[Event]) -> Findi
     return rule.finding(
         event.party,
         f"{event.party} cannot use the address {host} of its peer"
-        + (f": it was told to use IPv6 ({turn}) and this is IPv4." if mixed else ": it looks for another family."),
+        + (
+            f": it was told to use IPv6 ({turn}) and this is IPv4."
+            if mixed
+            else ": it looks for another family."
+        ),
         [*asks, *quoted(lines)],
         f"unset {turn} on both sides, or give every side an IPv6 address; then: pdctl restart --co "
         + (party.member.cell if party else "CELL"),
@@ -76,7 +80,9 @@ def _family(rule: Rule, facts: Facts, event: Event, lines: list[Event]) -> Findi
         hypotheses=()
         if mixed
         else (
-            Hypothesis("IPv4 and IPv6 are mixed", "env | grep -i ipv6 on both sides; the address each announces"),
+            Hypothesis(
+                "IPv4 and IPv6 are mixed", "env | grep -i ipv6 on both sides; the address each announces"
+            ),
             Hypothesis("the address was written wrongly", "compare it with ip addr on the peer"),
         ),
     )

@@ -50,6 +50,16 @@ _BUFFER = Hypothesis(
     "the prompt's KV is larger than the transceiver's buffer (max_tokens_in_buffer)",
     "send a short prompt: does it go through? Then raise max_tokens_in_buffer above the longest",
 )
+_NOT_READY = (
+    Hypothesis(
+        "the prefill does not have these requests: their leg failed, or went to another prefill or nowhere",
+        "grep one of these ids in the log of every prefill: no record, an error, or another engine?",
+    ),
+    Hypothesis(
+        "the prefill computes longer than decode waits (VLLM_MOONCAKE_ABORT_REQUEST_TIMEOUT)",
+        "the prefill's waiting queue at that time; send one request alone: does it go through?",
+    ),
+)
 _ECHOES = (
     Hypothesis(
         "a client or the router gave up first (a timeout or a disconnect)",
@@ -116,6 +126,8 @@ def _doubts(facts: Facts, found: Sequence[Failure], views: Sequence[EngineView])
     first = since([f.event for f in found])
     above = " ".join(e.line for e in _before(facts, found))
     doubts = [_LATE] if re.search(r"(?i)time ?out|timed out", above) else []
+    if any("waiting for P side ready" in f.event.line for f in found):
+        doubts = list(_NOT_READY)
     if (late := _late_peer(facts, found)) is not None:
         doubts.insert(0, late)
     if any("in kv cache transfer for" in f.event.line for f in found):

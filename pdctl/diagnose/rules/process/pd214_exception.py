@@ -150,7 +150,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             + (f", in {where}" if where else "")
             + (f"; before that: {said_in(above[0])}." if above else "."),
             [*quoted(above), *quoted([event, *others]), *quoted(frames)],
-            f"{says} on {party.name} and its peers, then: pdctl deploy" if says else f"pdctl logs {party.name}",
+            f"{says} on {party.name} and its peers, then: pdctl deploy"
+            if says
+            else f"pdctl logs {party.name}",
             touches=[party.name, *gone],
             since=event.at,
             severity=gravity(party),

@@ -11,7 +11,6 @@ from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.lives import died, fatal, past, place, told
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 
-
 _ARGUMENTS = re.compile(r"(?:^|/)(?:server_args|arg_utils|engine_args|cli_args|launch_args|argparse\w*)\.py$")
 _BEGUN = ("start.", "memory.", "net.ready")
 

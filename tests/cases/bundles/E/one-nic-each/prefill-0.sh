@@ -1,0 +1,1 @@
+CUDA_VISIBLE_DEVICES=0,1,2,3 python3 -m sglang.launch_server --model /models/QWEN3-32B/Qwen3-32B --trust-remote-code --tp 4 --disaggregation-mode prefill --port 30000 --disaggregation-ib-device mlx5_0
