@@ -42,7 +42,7 @@ _TABLE = (
     Op("linear", ("pack", "linear"), "a matrix product is the vendor's library"),
     Op("mla_decode", ("mla_decode",)),
     Op("page_checksum", ("page_checksum",)),
-    Op("paged_decode_attention", ("plan_decode", "paged_decode_attention")),
+    Op("paged_decode_attention", ("plan_decode", "replan_decode", "paged_decode_attention")),
     Op("paged_prefill_attention", ("plan_prefill", "paged_prefill_attention")),
     Op("rms_norm", ("rms_norm",)),
     Op("rope", ("rope", "rope_inverse")),

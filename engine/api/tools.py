@@ -34,11 +34,13 @@ class Tools:
 
 
 def _call_schema(function: dict[str, Any]) -> dict[str, Any]:
+    """Parameters stay a schema by themselves: their references ("#/$defs/…") are to what is in them."""
+    parameters = function.get("parameters") or {"type": "object"}
     return {
         "type": "object",
         "properties": {
             "name": {"const": function["name"]},
-            "arguments": function.get("parameters") or {"type": "object"},
+            "arguments": {"$id": f"tool:{function['name']}", **parameters},
         },
         "required": ["name", "arguments"],
         "additionalProperties": False,

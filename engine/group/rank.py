@@ -51,6 +51,7 @@ def load(config: EngineConfig, settings: Settings, rank: int) -> ModelRunner:
         tuning=Tuning.of(settings, config.max_running),
     )
     runner.prove()
+    runner.prepare()
     return runner
 
 

@@ -89,9 +89,11 @@ def _grouped(
         cos, sin = ((t * factor).to(where) for t in rope_table(frequencies, config.max_position, kind))
     # Outside inference mode, so that transfers and tests may write into it anywhere.
     local = shard.kv_heads[1] - shard.kv_heads[0]
-    pool = allocate_pool((pages, local, config.layers, 2, page_size, config.head_dim), kind, where)
+    # One more than anybody is told of, where steps are captured: it takes what rows of padding write.
+    whole = pages + shard.streams.captures
+    pool = allocate_pool((whole, local, config.layers, 2, page_size, config.head_dim), kind, where)
     workspace = tuning.workspace(config, shard)
-    planner = Planner(pool, cos, sin, model.rows, config.vocab_size, workspace, tuning.target_ctas)
+    planner = Planner(pool[:pages], cos, sin, model.rows, config.vocab_size, workspace, tuning.target_ctas)
     shape = Shape(
         layers=config.layers,
         kv_heads=config.kv_heads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +13,13 @@ from engine.core.types import Batch, Slice
 from engine.layers.shard import Comm, Shard
 from engine.runner.audit import Audit
 from engine.runner.family import family_of
+from engine.runner.graphs import DecodeGraphs, refusal
+from engine.runner.planning import Planner
 from engine.runner.tuning import Tuning
 from engine.weights import Checkpoint, ModelConfig, model_digest
+from kernels.streams.interface import MAIN
 
+log = logging.getLogger("pdctl.engine")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -52,11 +57,14 @@ class ModelRunner:
         shard = Shard.of(config, comm, kind, where, self.streams)
         checkpoint = Checkpoint(model_dir, config.quantised_block)
         family = family_of(checkpoint, config, shard, page_size, pages, tuning)
-        self._model, self.pool, self._planner, self.shape, self._index = family
+        self._model, self._whole, self._planner, self.shape, self._index = family
+        self.pool = self._whole[:pages]
+        self._graphs: DecodeGraphs | None = None
+        self._config, self._most = config, tuning.max_running
         self._audit: Audit | None = None
         if self._index is not None and tuning.index_check:
             self._audit = Audit(self._index, self.pool, self.shape.state_pages, comm, tuning.index_check)
-        self._folder = model_dir
+        self._folder, self._comm = model_dir, comm
         self.max_model_len = config.max_position
         self.digest = model_digest(model_dir)
         self.eos = config.eos
@@ -76,6 +84,25 @@ class ModelRunner:
                 "Fetch or convert the model again.",
             )
 
+    def prepare(self) -> None:
+        """Capture the decode steps, where the device can and the model's can be; before any request.
+
+        A capture that fails leaves the engine without, which the log has in one sentence.
+        """
+        if not self.streams.captures:
+            return
+        why = refusal(self._config, self._comm.tp)
+        if not why and isinstance(self._planner, Planner):
+            with torch.inference_mode():
+                graphs = DecodeGraphs(self._model, self._whole, self._planner, self.streams, self._most)
+                try:
+                    self.streams.launch(MAIN, "capture", graphs.capture)
+                    self._graphs = graphs
+                except RuntimeError as error:
+                    why = f"the device refused it ({str(error).splitlines()[0]})"
+        if why:
+            log.warning("Decode steps are not captured as graphs, and cost more of the CPU: %s.", why)
+
     def run(self, batch: Batch) -> torch.Tensor | None:
         """One step: writes the batch's KV into the pool, returns logits of the slices that ask for them.
 
@@ -85,10 +112,16 @@ class ModelRunner:
         if not batch.slices:
             return None
         with torch.inference_mode():
-            logits = self._model(self.pool, self._planner.plan(batch))
+            logits = self.streams.launch(MAIN, "step", lambda: self._step(batch))
             if self._audit is not None:
                 self._audit.after(batch)
             return logits
+
+    def _step(self, batch: Batch) -> torch.Tensor | None:
+        size = self._graphs.size(batch) if self._graphs is not None else None
+        if self._graphs is not None and size is not None:
+            return self._graphs.run(batch, size)
+        return self._model(self.pool, self._planner.plan(batch))
 
     def damage(self, pages: Sequence[int], tokens: int) -> str:
         """Which index-K of a sequence is not what was stored, as words; empty when right, or without any.

@@ -41,7 +41,7 @@ class Planner:
         for i in (*decode, *prefill):
             s = batch.slices[i]
             own = range(s.start, s.start + len(s.tokens))
-            self._check(s, own)
+            self.check(s)
             tokens += s.tokens
             positions += own
             pages += [s.pages[p // page_size] for p in own]
@@ -61,13 +61,15 @@ class Planner:
             torch.tensor(sampled, dtype=torch.int64, device=device),
         )
 
-    def _check(self, s: Slice, own: range) -> None:
-        if not s.tokens or s.start < 0 or own.stop > self.cos.shape[0]:
+    def check(self, s: Slice) -> None:
+        """ValueError as of `plan`, but for pages outside of the pool."""
+        stop = s.start + len(s.tokens)
+        if not s.tokens or s.start < 0 or stop > self.cos.shape[0]:
             raise ValueError(
                 f"a slice of {len(s.tokens)} tokens at {s.start} is outside 0..{self.cos.shape[0]}"
             )
-        if len(s.pages) * self.pool.shape[4] < own.stop:
-            raise ValueError(f"{len(s.pages)} pages do not cover positions up to {own.stop - 1}")
+        if len(s.pages) * self.pool.shape[4] < stop:
+            raise ValueError(f"{len(s.pages)} pages do not cover positions up to {stop - 1}")
         if not 0 <= min(s.tokens) <= max(s.tokens) < self.vocab:
             raise ValueError(f"a token is outside 0..{self.vocab - 1}")
 

@@ -8,6 +8,7 @@ Imported where a grammar is first asked for, and nowhere else.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,11 @@ def of_regex(pattern: str) -> str:
 
 
 def of_choices(choices: Sequence[str]) -> str:
-    """The grammar of exactly these texts."""
-    return _checked(LLMatcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, choices))))
+    """The grammar of exactly these texts, as one expression: a rule each would outgrow the library."""
+    try:
+        return _checked(LLMatcher.grammar_from_regex("|".join(map(re.escape, choices))))
+    except ValueError as error:
+        raise GrammarError(f"The choices cannot be used: {_first(error)}.") from None
 
 
 def _checked(grammar: str) -> str:

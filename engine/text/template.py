@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.core.errors import ModelError, RequestError
@@ -31,8 +33,27 @@ def _raise(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-def _tojson(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _tojson(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """The arguments are those that templates are written for, in their order: transformers'."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
+class _Generation(Extension):
+    """`{% generation %}` … `{% endgeneration %}` mark what is the assistant's, for training: text as any."""
+
+    tags = frozenset({"generation"})
+
+    def parse(self, parser: Parser) -> list[jinja2.nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def find_template(model_dir: Path, config: Mapping[str, Any]) -> str | None:
@@ -55,7 +76,7 @@ class ChatTemplate:
 
     def __init__(self, source: str, special: Mapping[str, str]) -> None:
         env = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
         )
         env.filters["tojson"] = _tojson
         env.globals["raise_exception"] = _raise

@@ -86,7 +86,7 @@ class Checkpoint:
             if not packed(view.get_dtype()):
                 self._check(name, view, shape)
                 start = (rows.start or 0, columns.start or 0)
-                return from_fp8(view[rows, columns], self._any(scales), self._block, start)
+                return from_fp8(view[rows, columns], self._any(scales), self._block, start, shape)
             self._check(name, view, (shape[0], shape[1] // 2))
             second = self._any(f"{scales}_2") if f"{scales}_2" in self._where else None
             return from_fp4(view[rows], self._view(scales)[rows], second)[:, columns]

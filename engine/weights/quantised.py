@@ -3,7 +3,8 @@
 A weight `X.weight` of few bits has its scales beside it. FP8 (E4M3): one scale for each block of rows and
 columns in `X.weight_scale_inv` or `X.scale`, or in `X.weight_scale` one for all or for each row. Four bits
 (E2M1), two values a byte, the first in the lower half: `X.weight_scale` has an E4M3 scale for each 16 values
-of a row, and `X.weight_scale_2` one for all (NVFP4); or `X.scale` has a power of two for each 32 (MXFP4).
+of a row, and `X.weight_scale_2` one for all (NVFP4); or `X.scale` has a power of two for each 32 (MXFP4). A
+scale of type uint8 is the exponent of a power of two (E8M0), for files that know no such type.
 """
 
 from __future__ import annotations
@@ -36,23 +37,32 @@ def packed(kind: str) -> bool:
 
 
 def from_fp8(
-    weight: torch.Tensor, scale: torch.Tensor, block: tuple[int, int], at: tuple[int, int]
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+    block: tuple[int, int],
+    at: tuple[int, int],
+    whole: tuple[int, ...],
 ) -> torch.Tensor:
-    """float32 of a part [rows, columns] of a weight that begins at row and column `at` of the whole.
+    """float32 of a part [rows, columns] of a weight that begins at row and column `at` of the `whole`.
 
-    `scale` is of the whole weight: [blocks of rows, blocks of columns], [rows, 1] or of one value. ValueError
-    when it does not reach.
+    `scale` is of the whole weight: [blocks of rows, blocks of columns], [rows, 1], [rows] or of one value.
+    ValueError when it is none of these.
     """
-    scale = scale.float()
+    scale = _number(scale)
     if scale.numel() == 1:
         return weight.float() * scale.reshape(())
     row = torch.arange(at[0], at[0] + weight.shape[0])
-    if scale.dim() == 1 or (scale.shape[1] == 1 and scale.shape[0] > -(-int(row[-1] + 1) // block[0])):
+    if scale.shape in ((whole[0],), (whole[0], 1)):
         return weight.float() * scale.reshape(-1)[row][:, None]
-    rows, columns = row // block[0], torch.arange(at[1], at[1] + weight.shape[1]) // block[1]
-    if int(rows[-1]) >= scale.shape[0] or int(columns[-1]) >= scale.shape[1]:
+    if scale.shape != (-(-whole[0] // block[0]), -(-whole[1] // block[1])):
         raise ValueError(f"scales {list(scale.shape)} of blocks of {block[0]} x {block[1]}")
-    return weight.float() * scale[rows][:, columns]
+    columns = torch.arange(at[1], at[1] + weight.shape[1]) // block[1]
+    return weight.float() * scale[row // block[0]][:, columns]
+
+
+def _number(scale: torch.Tensor) -> torch.Tensor:
+    """float32 of scales as they are stored."""
+    return (scale.view(torch.float8_e8m0fnu) if scale.dtype == torch.uint8 else scale).float()
 
 
 def from_fp4(weight: torch.Tensor, scale: torch.Tensor, second: torch.Tensor | None) -> torch.Tensor:
@@ -65,7 +75,7 @@ def from_fp4(weight: torch.Tensor, scale: torch.Tensor, second: torch.Tensor | N
     values = torch.tensor([*_FP4, *(-v for v in _FP4)])[codes]
     if scale.dim() != 2 or values.shape[1] % scale.shape[1] or scale.shape[0] != values.shape[0]:
         raise ValueError(f"scales {list(scale.shape)} for {list(values.shape)} values")
-    found = values.view(*scale.shape, -1) * scale.float()[..., None]
+    found = values.view(*scale.shape, -1) * _number(scale)[..., None]
     if second is not None:
         found = found * second.float().reshape(())
     return found.flatten(1)

@@ -26,8 +26,10 @@ class Memory:
     writers: set[str] = field(default_factory=set)
 
     def shared(self, stream: str, writes: bool) -> bool:
-        """Whether another stream writes what this one uses, or uses what this one writes."""
-        return bool((self.users.keys() if writes else self.writers) - {stream})
+        """Whether another stream writes what this one uses, or uses what this one writes; what it has made
+        itself it hands on as a result."""
+        others = (self.users.keys() if writes else self.writers) - {stream}
+        return bool(others) and self.owner != stream
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdctl.adopt.assemble import Address, Draft, Found, UnitDraft, assemble
+from pdctl.adopt.container import contained
 from pdctl.adopt.notes import Grade, Note
+from pdctl.adopt.service import Service
 from pdctl.adopt.sources import Given, Place, note_blocks, read_source
 from pdctl.adopt.write import SECRETS, fleet_text, profile_text, quoted
 from pdctl.errors import ConfigError, PdctlError
@@ -66,8 +68,8 @@ def adopt(wanted: Wanted) -> Adopted:
     notes: list[Note] = []
     for place, source in wanted.sources:
         followed = read_source(source, place, wanted.given)
-        found += [Found(service, place.name, source) for service in followed.services]
         notes += followed.notes
+        found += [Found(s, place.name, source) for s in followed.services if _holds(s, notes)]
     _known(found, notes)
     draft = assemble(found, wanted.role, {h: a for h, (_, a) in wanted.hosts.items() if a is not None})
     notes = _settled([*notes, *draft.notes])
@@ -75,6 +77,15 @@ def adopt(wanted: Wanted) -> Adopted:
     count = len(draft.shared) + sum(len(own) for own in draft.own.values())
     secrets = sum(len(u.secrets) for u in draft.units)
     return Adopted(wanted.out, wanted.name, tuple(draft.units), count, secrets, tuple(notes), tuple(written))
+
+
+def _holds(service: Service, notes: list[Note]) -> bool:
+    """Whether a unit can hold what `service` starts; what is to be said of its container is noted."""
+    inside = contained(service.texts)
+    if inside is not None:
+        grade, said = inside
+        notes.append(Note(service.file, service.line, service.line, grade, " ".join(service.texts), said))
+    return inside is None or inside[0] is not Grade.OPEN
 
 
 def _known(found: list[Found], notes: list[Note]) -> None:

@@ -72,6 +72,7 @@ def look(pid: int) -> dict[str, Any]:
         "policies": policies(pid),
         "nodes": nodes(),
         "children": children(pid),
+        "contained": not os.path.samefile(f"/proc/{pid}/root", "/"),
     }
 
 

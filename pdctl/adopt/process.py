@@ -18,6 +18,10 @@ from pdctl.transport.base import Transport, checked
 from pdctl.transport.command import Command
 
 DEADLINE = 30.0
+_CONTAINED = (
+    "are a container's and not the host's, so this command is another one outside of it; adopt what starts "
+    "the container (its unit, or a script with `docker run`)"
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,6 +51,8 @@ def adopt_process(found: dict[str, Any], name: str) -> tuple[Service, list[Note]
     env = _environment(found["env"], name, notes)
     _unreadable([*argv, found["cwd"], *(str(s.value) for s in env.values())], name)
     numa = _node(found, name, notes)
+    if found["contained"]:
+        notes.append(Note(name, 0, 0, Grade.OPEN, "its files", _CONTAINED))
     notes.append(Note(name, 0, 0, Grade.USED, " ".join(argv), "starts it"))
     return Service(tuple(argv), env, found["cwd"], numa, name, 0), notes
 

@@ -5,7 +5,6 @@ The tool's parts (facts/probes) are joined into one script that any Python 3.9 r
 
 from __future__ import annotations
 
-import ast
 import json
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from pdctl.exits import Exit
 from pdctl.facts.missing import Missing
 from pdctl.transport.base import Transport
 from pdctl.transport.command import Command
+from pdctl.transport.joined import joined
 
 # Names of facts/probes, in an order in which module-level names are there when they are used.
 PARTS = (
@@ -52,19 +52,7 @@ class Answers:
 def source() -> bytes:
     """The tool as one script: the parts without their imports of one another."""
     folder = resources.files("pdctl.facts.probes")
-    texts = [_bare(folder.joinpath(f"{part}.py").read_text("utf-8")) for part in PARTS]
-    return "\n".join(["from __future__ import annotations", *texts]).encode()
-
-
-def _bare(text: str) -> str:
-    lines = text.splitlines()
-    for node in ast.parse(text).body:
-        if not isinstance(node, ast.ImportFrom):
-            continue
-        if node.module == "__future__" or (node.module or "").startswith("pdctl."):
-            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[number] = ""
-    return "\n".join(lines)
+    return joined(folder.joinpath(f"{part}.py").read_text("utf-8") for part in PARTS)
 
 
 def ask(transport: Transport, python: str, request: Request, deadline: float = DEADLINE) -> Answers:

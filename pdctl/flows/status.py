@@ -89,6 +89,7 @@ class FleetStatus:
             "healthy": self.healthy,
             "strangers": list(self.strangers),
             "unreachable": self.unreachable,
+            "silent": dict(self.silent),
             "router": {
                 "name": self.router.name,
                 "url": self.router.url,

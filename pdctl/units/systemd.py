@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pdctl.exits import Exit
 from pdctl.fleet.model import HostPaths
 from pdctl.transport.base import Transport
 from pdctl.transport.command import Command
+from pdctl.transport.joined import joined
 from pdctl.units import systemfiles, systemhost, systemtool
 from pdctl.units.base import Drift, LogPart
 from pdctl.units.spec import UnitSpec, UnitStatus
@@ -168,15 +168,5 @@ def _spec(text: str | None) -> UnitSpec | None:
 @cache
 def program() -> bytes:
     """The host tool's modules as one program; what they import of one another is simply there in it."""
-    parts = ["from __future__ import annotations"]
-    for module in (systemhost, systemfiles, systemtool):
-        source = Path(str(module.__file__)).read_text(encoding="utf-8")
-        lines = source.splitlines()
-        for node in ast.parse(source).body:
-            top = (node.module or "").partition(".")[0] if isinstance(node, ast.ImportFrom) else ""
-            if top in ("pdctl", "__future__"):
-                lines[node.lineno - 1 : node.end_lineno] = [""] * len(
-                    lines[node.lineno - 1 : node.end_lineno]
-                )
-        parts += lines
-    return "\n".join(parts).encode() + b"\n"
+    modules = (systemhost, systemfiles, systemtool)
+    return joined(Path(str(module.__file__)).read_text(encoding="utf-8") for module in modules)

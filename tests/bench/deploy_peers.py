@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.bench import peer_venv
 from tests.bench.deploy_site import PLACE, ROOT, UNIT, Site
 from tests.bench.procs import BenchError
-from tests.bench.vllm_pair import HOME as VLLM
 
-HOME = VLLM.with_name("bench-deploy")
+HOME = peer_venv.CACHE / "bench-deploy"
 PINNED = ["ansible-core==2.19.14", "pyinfra==3.10.0"]
 PORT = {"prefill-0": 21001, "decode-0": 21003, "router": 21000}
 DEADLINE = 300.0  # of one deploy; ansible takes its time on a busy machine
@@ -106,21 +104,7 @@ print("ok" if said.strip() else "no text")
 
 def ensure(log_dir: Path) -> None:
     """Install the peers on first use; BenchError with a sentence when they cannot be."""
-    stamp = HOME / ".ready"
-    HOME.mkdir(parents=True, exist_ok=True)
-    log_dir.mkdir(parents=True, exist_ok=True)
-    steps = [
-        [sys.executable, "-m", "venv", str(HOME)],
-        [str(HOME / "bin" / "python"), "-m", "pip", "install", "-q", *PINNED],
-    ]
-    with open(HOME / ".lock", "w") as lock, open(log_dir / "deploy-install.log", "wb") as log:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.is_file() and stamp.read_text() == repr(steps):
-            return
-        for step in steps:
-            if subprocess.run(step, stdout=log, stderr=subprocess.STDOUT, timeout=900).returncode:
-                raise BenchError(f"ansible and pyinfra could not be installed: {' '.join(step[1:6])} failed.")
-        stamp.write_text(repr(steps))
+    peer_venv.ensure(HOME.name, [["install", *PINNED]], log_dir, 600)
 
 
 class Peers:

@@ -10,10 +10,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.procs import BenchError, say
+from tests.bench.procs import TELL_EVERY, BenchError, say
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "pdctl"
-TELL_EVERY = 30.0  # seconds between two words of progress
 
 
 def ready(name: str, pips: Sequence[Sequence[str]]) -> bool:
@@ -44,7 +43,6 @@ def ensure(name: str, pips: Sequence[Sequence[str]], log_dir: Path, seconds: flo
             _run(name, step, log.fileno(), until)
         (home / ".ready").write_text(repr(pips))
     return python
-
 
 
 def _lock(fd: int, whom: str, until: float) -> None:

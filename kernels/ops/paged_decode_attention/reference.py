@@ -48,10 +48,12 @@ def plan_decode(
     lengths: list[int],
     workspace: SplitWorkspace | None = None,
     target_ctas: int | None = None,
+    width: int = 1,
 ) -> DecodePlan:
     """For sequences of `lengths` tokens (the current one included) in `pages`, each in logical order.
 
-    A length of 0 is a padding row: its result is zero. `workspace` and `target_ctas` are of the kernel.
+    A length of 0 is a padding row: its result is zero. `workspace`, `target_ctas` and `width`, the pages that
+    a row's table has at least, are of the kernel.
     ValueError when a sequence's pages do not cover its length or lie outside the pool.
     """
     used = check_lists(pool, pages, lengths)
@@ -63,6 +65,22 @@ def plan_decode(
         for some in _grouped(widths, GROUP_BYTES // page_bytes)
     )
     return DecodePlan(len(lengths), groups)
+
+
+def replan_decode(
+    pool: torch.Tensor, plan: DecodePlan, pages: list[list[int]], lengths: list[int]
+) -> DecodePlan:
+    """The plan of as many other sequences; the kernel's is the one given, with its memory filled again.
+
+    ValueError as `plan_decode`, and for another number of sequences.
+    """
+    check_count(plan.batch, lengths)
+    return plan_decode(pool, pages, lengths)
+
+
+def check_count(batch: int, lengths: list[int]) -> None:
+    if len(lengths) != batch:
+        raise ValueError(f"{len(lengths)} sequences for a plan of {batch}")
 
 
 def check_lists(pool: torch.Tensor, pages: list[list[int]], lengths: list[int]) -> list[list[int]]:

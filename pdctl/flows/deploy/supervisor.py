@@ -1,8 +1,8 @@
 """The supervisor's unit on the control host, where the fleet file asks for one.
 
 It has a folder and a unit of its own beside the fleet's: a deployment records what serves, and it serves
-nothing. It runs from this installation of pdctl and reads the fleet's own files, so the control host is this
-machine.
+nothing. On this machine it runs from this installation of pdctl and reads the fleet's own files; on another
+one it runs from that host's pdctl and reads a copy that each deploy brings up to date.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from pdctl.exits import Exit
 from pdctl.fleet.model import Fleet, HostPaths
 from pdctl.fleet.supervised import refuse_elsewhere
 from pdctl.flows.context import Context
+from pdctl.flows.deploy import supervisor_home as home
 from pdctl.flows.last_words import last_life, last_words
 from pdctl.flows.ready import POLL, TAIL
 from pdctl.plan.step import Step
 from pdctl.supervisor.policy import load_policy
+from pdctl.transport.command import Command
 from pdctl.units.base import Units
 from pdctl.units.choose import open_units
 from pdctl.units.spec import UnitSpec
@@ -43,23 +45,31 @@ def _paths(fleet: Fleet) -> HostPaths:
     return HostPaths(f"{fleet.hosts[fleet.control].root}/{NAME}")
 
 
-def _was_here(fleet: Fleet) -> bool:
-    """Whether one was ever installed, which costs no process to see."""
-    return fleet.hosts[fleet.control].local and Path(_paths(fleet).root).is_dir()
+def _was_here(ctx: Context) -> bool:
+    """Whether one was ever installed; on this machine it costs no process to see."""
+    host, place = ctx.fleet.hosts[ctx.fleet.control], _paths(ctx.fleet).root
+    if host.local:
+        return Path(place).is_dir()
+    return ctx.transport(host.name).run(Command(("test", "-d", place)), home.QUICK).rc == 0
 
 
-def desired(fleet: Fleet) -> UnitSpec:
-    """ConfigError where it could not run: the control host is another machine, or its policy is wrong."""
+def desired(ctx: Context) -> UnitSpec:
+    """ConfigError where it could not run: a wrong policy, or the control host lacks what it needs."""
+    fleet, far = ctx.fleet, not ctx.fleet.hosts[ctx.fleet.control].local
     refuse_elsewhere(fleet)
     load_policy(fleet.paths.policy)
     paths = _paths(fleet)
-    argv = (sys.executable, "-m", "pdctl", "--fleet", str(fleet.path), "supervise")
-    inputs = hashlib.sha256("\0".join([*argv, version("pdctl")]).encode()).hexdigest()
+    file = home.home_file(fleet) if far else str(fleet.path)
+    pdctl = (home.program(ctx, version("pdctl")),) if far else (sys.executable, "-m", "pdctl")
+    argv = (*pdctl, "--fleet", file, "supervise")
+    # There it is not told of new files but begins again with them.
+    words = [*argv, version("pdctl"), *([home.digest(home.files(fleet))] if far else [])]
+    inputs = hashlib.sha256("\0".join(words).encode()).hexdigest()
     return UnitSpec(
         name=NAME,
         argv=argv,
         env_file=paths.env(NAME),
-        cwd=str(fleet.dir),
+        cwd=home.folder(fleet) if far else str(fleet.dir),
         log=paths.log(NAME),
         run=paths.run(NAME),
         inputs=inputs,
@@ -77,10 +87,12 @@ def supervisor_steps(ctx: Context, group: str) -> Iterator[Step]:
     """Install and start it, or take it away where the fleet file no longer asks for it."""
     fleet, host = ctx.fleet, ctx.fleet.control
     if not fleet.spec.fleet.supervise:
-        if _was_here(fleet):
+        if _was_here(ctx):
             yield _removal(ctx, group)
         return
-    spec = desired(fleet)
+    spec = desired(ctx)
+    if not fleet.hosts[host].local:
+        yield _files(ctx, group)
 
     def differs() -> Sequence[str]:
         return () if units_of(ctx).installed(NAME) == spec else ["its unit is not as it should be"]
@@ -96,6 +108,8 @@ def supervisor_steps(ctx: Context, group: str) -> Iterator[Step]:
         return () if status.inputs == spec.inputs else ["it runs from another installation"]
 
     def start() -> None:
+        if not fleet.hosts[host].local:
+            home.refuse_blind(ctx, spec.argv[0])
         units_of(ctx).restart(NAME)
         _wait_started(ctx)
 
@@ -103,6 +117,16 @@ def supervisor_steps(ctx: Context, group: str) -> Iterator[Step]:
         f"{host}/unit/{NAME}", host, "install the unit of the supervisor", differs, install, group=group
     )
     yield Step(f"{host}/start/{NAME}", host, "start the supervisor", idle, start, group=group)
+
+
+def _files(ctx: Context, group: str) -> Step:
+    host, found = ctx.fleet.control, home.files(ctx.fleet)
+    what = f"send the fleet's {len(found)} files to the supervisor, mode 0600"
+
+    def check() -> Sequence[str]:
+        return home.differences(ctx, found)
+
+    return Step(f"{host}/files/{NAME}", host, what, check, lambda: home.send(ctx, found), group=group)
 
 
 def _wait_started(ctx: Context) -> None:
@@ -124,19 +148,22 @@ def _wait_started(ctx: Context) -> None:
 
 
 def _removal(ctx: Context, group: str) -> Step:
+    host, what = ctx.fleet.control, "stop and remove the supervisor"
+
     def there() -> Sequence[str]:
         return ["it is not asked for"] if units_of(ctx).specs() else ()
 
     def remove() -> None:
         units_of(ctx).remove(NAME)
+        if not ctx.fleet.hosts[host].local:
+            home.remove(ctx)
 
-    host, what = ctx.fleet.control, "stop and remove the supervisor"
     return Step(f"{host}/remove/{NAME}", host, what, there, remove, group=group)
 
 
 def stop(ctx: Context) -> bool:
     """Before the fleet is taken down; whether it ran."""
-    if not _was_here(ctx.fleet):
+    if not _was_here(ctx):
         return False
     units = units_of(ctx)
     status = units.status([NAME]).get(NAME)

@@ -105,7 +105,10 @@ def test_a_forced_call_follows_a_grammar() -> None:
         calls = [
             {
                 "type": "object",
-                "properties": {"name": {"const": name}, "arguments": {"type": "object"}},
+                "properties": {
+                    "name": {"const": name},
+                    "arguments": {"$id": f"tool:{name}", "type": "object"},
+                },
                 "required": ["name", "arguments"],
                 "additionalProperties": False,
             }
@@ -114,6 +117,22 @@ def test_a_forced_call_follows_a_grammar() -> None:
         assert client.submitted[0].grammar == g.of_call({"anyOf": calls}) and prompt(client).startswith(
             "[add][now]"
         )
+
+
+def test_parameters_of_a_forced_call_may_refer_to_what_they_define() -> None:
+    """As every library writes nested types; a reference is to the parameters, not to the call around them."""
+    parameters = {
+        "type": "object",
+        "properties": {"at": {"$ref": "#/$defs/Place"}, "next": {"$ref": "#"}},
+        "required": ["at"],
+        "$defs": {"Place": {"type": "integer"}},
+    }
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": parameters}} for name in ("go", "stay")
+    ]
+    client = Scripted(spell(ONE, "stop"))
+    answer = chat(client, {**BODY, "tools": tools, "tool_choice": "required"})
+    assert answer.status_code == 200 and client.submitted[0].grammar, answer.text
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def test_choices_and_patterns_are_met_whole(folder: Path) -> None:
     assert {written(folder, g.of_regex("[ab]{2}c"), s)[-1] for s in range(4)} == {"c"}
 
 
+@pytest.mark.parametrize("choice", ["a.c", "a|b", "(", "\\d", "[^$]", "a{2}", '"', "x #-&~"])
+def test_a_choice_is_a_text_and_no_pattern(folder: Path, choice: str) -> None:
+    assert written(folder, g.of_choices([choice]), 0) == choice
+
+
+def test_thousands_of_choices_can_be_followed(folder: Path) -> None:
+    choices = [f"{a}{b}.{c}" for a in "abc" for b in range(40) for c in range(40)]
+    assert {written(folder, g.of_choices(choices), s) for s in range(4)} <= set(choices)
+
+
 def test_an_answer_goes_on_where_another_guide_was(folder: Path) -> None:
     guides, grammar = g.Guides(folder, (EOS,)), g.of_regex("ab*c")
     first, output = guides.begin(grammar), list[int]()
@@ -79,6 +89,7 @@ def test_what_does_not_follow_cannot_go_on(folder: Path) -> None:
         (lambda: g.of_schema("5"), "The JSON schema cannot be used: it is no object."),
         (lambda: g.of_regex("[a"), "The regular expression cannot be used: unclosed character class."),
         (lambda: g.of_regex("a{2,1}"), "invalid repetition count range"),
+        (lambda: g.of_choices(["\ud800"]), "The choices cannot be used"),
         (lambda: g.Guides(Path("/nowhere"), ()), "This model's tokenizer follows no grammar"),
     ],
 )

@@ -26,6 +26,19 @@ def test_tools_reach_the_template_as_json() -> None:
     assert template.render(USER, []) == ""
 
 
+def test_templates_may_say_how_json_is_written() -> None:
+    template = ChatTemplate(
+        "{{ tools | tojson(ensure_ascii=True, separators=(',', ':'), sort_keys=True) }}", {}
+    )
+    assert template.render(USER, [{"b": 1, "a": "é"}]) == '[{"a":"\\u00e9","b":1}]'
+    assert ChatTemplate("{{ tools | tojson(indent=1) }}", {}).render(USER, [1]) == "[\n 1\n]"
+
+
+def test_marks_of_what_an_assistant_said_are_no_text() -> None:
+    source = "{% for m in messages %}{% generation %}<{{ m.content }}>{% endgeneration %}{% endfor %}"
+    assert ChatTemplate(source, {}).render(USER, None) == "<hi>"
+
+
 @pytest.mark.parametrize(
     "source",
     [

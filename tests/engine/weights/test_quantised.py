@@ -79,6 +79,27 @@ def is_linear(name: str, weight: torch.Tensor) -> bool:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("shape", [(80, BLOCK), (17, 9), (48, 2 * BLOCK), (BLOCK, 40), (5, 3)])
+@pytest.mark.parametrize("form", ["blocks_of_fp8", "rows_of_fp8"])
+def test_a_part_has_the_scales_of_the_whole(tmp_path: Path, form: str, shape: tuple[int, int]) -> None:
+    """Also of a weight that is one block wide, and a part of it with fewer rows than there are blocks."""
+    stored, value = FORMS[form]("w.weight", torch.randn(shape))
+    save_file(stored, tmp_path / "model.safetensors")
+    checkpoint = Checkpoint(tmp_path, (BLOCK, BLOCK))
+    for ranks in (1, 2, 3):
+        for rank in range(ranks):
+            start, stop = (shape[0] * r // ranks for r in (rank, rank + 1))
+            assert torch.equal(checkpoint.rows("w.weight", shape, start, stop), value[start:stop])
+            start, stop = (shape[1] * r // ranks for r in (rank, rank + 1))
+            assert torch.equal(checkpoint.columns("w.weight", shape, start, stop), value[:, start:stop])
+
+
+def test_a_scale_of_plain_bytes_is_an_exponent(tmp_path: Path) -> None:
+    stored, value = mxfp4("w.weight", torch.randn(6, 4 * BLOCK))
+    save_file({**stored, "w.scale": stored["w.scale"].view(torch.uint8)}, tmp_path / "model.safetensors")
+    assert torch.equal(Checkpoint(tmp_path).whole("w.weight", (6, 4 * BLOCK)), value)
+
+
 @pytest.mark.parametrize(("model", "form"), [("deepseek_v32", "blocks_of_fp8"), ("deepseek_v4", "mxfp4")])
 def test_a_quantised_model_is_the_model_of_its_values(tmp_path: Path, model: str, form: str) -> None:
     """transformers' logits from the values, and this engine's from the bits; three ranks cut blocks."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -153,3 +156,21 @@ def test_root_is_not_asked_for_what_anybody_sees(python: str) -> None:
     login = Unprivileged(sudo=True)
     ask(login, python, {"ports": {"wanted": [["127.0.0.1", 9]]}, "clock": {}, "memlock": {}, "gpu": {}})
     assert login.asked == [False]
+
+
+def test_threads_that_put_it_together_at_once_do_not_hurt_one_another() -> None:
+    """As the hosts of a fleet do; the collector gives way to the other thread at its worst moment."""
+
+    def yields(*_: object) -> None:
+        time.sleep(0.001)
+
+    before, whole = gc.get_threshold(), source()
+    gc.callbacks.append(yields)
+    gc.set_threshold(300)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            made = [pool.submit(source.__wrapped__) for _ in range(6)]
+            assert all(future.result() == whole for future in made)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(yields)

@@ -62,7 +62,7 @@ def test_one_that_does_not_start_fails_the_deploy_with_what_it_said(
 
 def test_its_lease_does_not_lie_where_its_unit_does(bench: Bench) -> None:
     with bench.context() as ctx:
-        spec = supervisor.desired(ctx.fleet)
+        spec = supervisor.desired(ctx)
         ctx.transport("local").put(b"", spec.env_file, 0o600)
         said: list[str] = []
         standby = Standby(ctx, said.append)

@@ -1,0 +1,68 @@
+"""Runners on streams of a test's own, and two sequences at the end of their prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from engine.core.types import Batch, Slice
+from engine.runner import ModelRunner, Tuning
+from kernels.streams import SerialStreams, Streams
+from tests.engine.models.tiny import Meeting, ThreadComm
+
+PAGES = 48
+
+
+@dataclass(frozen=True)
+class On(Tuning):
+    backend: Streams = field(default_factory=SerialStreams)
+
+    def streams(self, device: torch.device) -> Streams:
+        return self.backend
+
+
+class Replayed(SerialStreams):
+    """What is captured is computed again when it is played: a graph's results without a GPU."""
+
+    captures = True
+
+
+def runner_on(folder: Path, backend: Streams | None = None, max_running: int = 5) -> ModelRunner:
+    tuning = On(max_running=max_running, backend=backend or SerialStreams())
+    return ModelRunner(
+        folder,
+        dtype="float32",
+        device="cpu",
+        rank=0,
+        tp=1,
+        comm=ThreadComm(0, Meeting(1)),
+        page_size=16,
+        pages=PAGES,
+        tuning=tuning,
+    )
+
+
+def prompts(runner: ModelRunner, lengths: tuple[int, ...]) -> list[Slice]:
+    """One slice a sequence, each in pages of its own."""
+    each = runner.shape.state_pages + 2
+    return [
+        Slice([(7 * i + 3 * n) % 101 for i in range(n)], 0, list(range(at * each, (at + 1) * each)), True)
+        for at, n in enumerate(lengths)
+    ]
+
+
+def next_step(slices: list[Slice], logits: torch.Tensor) -> list[Slice]:
+    """Each sequence goes on with its likeliest token."""
+    tokens = logits.argmax(-1).tolist()
+    return [
+        Slice([token], s.start + len(s.tokens), s.pages, True)
+        for s, token in zip(slices, tokens, strict=True)
+    ]
+
+
+def run(runner: ModelRunner, slices: list[Slice]) -> torch.Tensor:
+    logits = runner.run(Batch(0, slices))
+    assert logits is not None
+    return logits
