@@ -132,6 +132,21 @@ def _company(stage: Stage) -> None:
         same(alone, want[row : row + 1])
 
 
+def _rising(stage: Stage) -> None:
+    """More splits than are merged at a time, and the last weighs 2**128 times what is before it."""
+    setup = Setup((75 * PAGE,), heads=1, kv_heads=1)
+    pool, q, pages, _, _ = problem(setup)
+    pool = pool.clone()
+    pool[pages[0][-1], 0, LAYER, 0] = q[0, 0] * 40
+    kv = pool[pages[0]][:, :, LAYER].permute(2, 1, 0, 3, 4).flatten(2, 3)
+    pool, query = stage.put(pool, q)
+    work = SplitWorkspace(setup.plan(), stage.device)
+    stage.fresh(work.rows, work.lse)
+    plan = stage.kernel.plan_decode(pool, pages, list(setup.lengths), work)
+    found = stage.kernel.paged_decode_attention(query, pool, LAYER, plan, 0.3)
+    near(found[0], attention64(q[0], kv, 0.3, None).to(setup.dtype), floor=1e-4)
+
+
 def _far_page(stage: Stage) -> None:
     """A page whose offset in elements does not fit into 32 bits; the pool is mapped and hardly touched."""
     setup = Setup((5,), heads=1, kv_heads=1, dim=64, dtype=torch.bfloat16, page=16)
@@ -154,6 +169,7 @@ def cases() -> Iterator[Case]:
     yield _sweep(Setup((337,), kv_heads=1, heads=2), (1, 2, 3, 11, 12, 512, 10**6))
     yield _sweep(Setup((0, 1500, 40), kv_heads=1, heads=2, block=16), (3, 4, 512), slow=True)
     yield Case("a row alone and in company", _company)
+    yield Case("the last of many splits weighs most", _rising)
     long = Setup((128 * 2 * 16 + 1, 4000), kv_heads=1, heads=2, block=16)
     yield _sweep(long, (1, 2, 3, 4, 7, 64, 127, 128, 129, 160, 255, 256, 257, 512, 10**6, 2**31), slow=True)
     yield Case("a pool past 32 bits", _far_page, slow=True)
