@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Launch:
 
 
 _recorder: ContextVar[Callable[[Launch], None] | None] = ContextVar("recorder", default=None)
+_observer: ContextVar[Callable[[Launch], None] | None] = ContextVar("observer", default=None)
 _target: ContextVar[int | None] = ContextVar("target", default=None)
 
 
@@ -61,12 +63,21 @@ def launch(
     for name, value in args.items():
         if isinstance(value, torch.Tensor) and value.dim() and value.stride(-1) != 1 < value.shape[-1]:
             raise ValueError(f"{name} {list(value.shape)} lies apart in memory: strides {value.stride()}")
-    recorder = _recorder.get()
-    if recorder is not None:
-        recorder(Launch(fn, grid, dict(args), constants, tuple(writes), config))
-        return
+    recorder, observer = _recorder.get(), _observer.get()
+    if recorder is not None or observer is not None:
+        made = Launch(fn, grid, dict(args), constants, tuple(writes), config)
+        if recorder is not None:
+            recorder(made)
+            return
+        if observer is not None:
+            observer(made)
     # The default of fused multiply-add flips in the next Triton; results must not with it.
-    fn[grid](**args, **constants, num_warps=config.warps, num_stages=config.stages, enable_fp_fusion=True)
+    options = {"num_warps": config.warps, "num_stages": config.stages, "enable_fp_fusion": True}
+    if observer is None:
+        fn[grid](**args, **constants, **options)
+        return
+    with _disable_current_modes():  # what an interpreter does with torch is not what a kernel does
+        fn[grid](**args, **constants, **options)
 
 
 @contextmanager
@@ -78,6 +89,16 @@ def recording() -> Iterator[list[Launch]]:
         yield launches
     finally:
         _recorder.reset(token)
+
+
+@contextmanager
+def observing(told: Callable[[Launch], None]) -> Iterator[None]:
+    """Launches inside are told, and run."""
+    token = _observer.set(told)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 @contextmanager

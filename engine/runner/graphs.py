@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -96,7 +97,7 @@ class DecodeGraphs:
         for size in reversed(self.sizes):
             self.fill([], size)
             self.compute(size)
-            self._played[size] = self._streams.capture(lambda: self.compute(size))  # noqa: B023
+            self._played[size] = self._streams.capture(partial(self.compute, size))
 
     def size(self, batch: Batch) -> int | None:
         """The step that the batch is played as; None when it is none that was captured."""

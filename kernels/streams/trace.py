@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import torch
 
-from kernels.launch import Launch
+from kernels.launch import Launch, observing
 from kernels.streams.interface import MAIN
 from kernels.streams.memory import Memories, Memory, Span
 from kernels.streams.witness import Seen, Touch, Witness
@@ -85,7 +85,7 @@ class Trace:
             return
         self._watching = True
         try:
-            with Witness(self._before, self._after):
+            with Witness(self._before, self._after), observing(self._kernel):
                 yield
         finally:
             self._watching = False
@@ -110,13 +110,16 @@ class Trace:
 
     def take(self, stream: str, launches: Sequence[Launch]) -> None:
         """Recorded kernel launches, not run: what each reads and writes is what its host function said."""
+        outer, self._stream = self._stream, self._of(stream)
         for made in launches:
-            tensors = {name: value for name, value in made.args.items() if isinstance(value, torch.Tensor)}
-            reads = [Touch(value) for name, value in tensors.items() if name not in made.writes]
-            writes = [Touch(tensors[name]) for name in made.writes]
-            self._stream = self._of(stream)
-            self._before(Seen(made.fn.__name__, reads, writes, ""))
-            self._stream = MAIN
+            self._kernel(made)
+        self._stream = outer
+
+    def _kernel(self, made: Launch) -> None:
+        tensors = {name: value for name, value in made.args.items() if isinstance(value, torch.Tensor)}
+        reads = [Touch(value) for name, value in tensors.items() if name not in made.writes]
+        writes = [Touch(tensors[name]) for name in made.writes]
+        self._before(Seen(made.fn.__name__, reads, writes, ""))
 
     def fork(self, source: str, *targets: str) -> None:
         event = self.record(source)

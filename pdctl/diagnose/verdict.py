@@ -99,6 +99,8 @@ _FAULT_PINS = {
 }
 
 
+# Events that are over: `since` is when the new life began.
+_OVER = ("PD204",)
 # Acts as long as it is armed and does not count how often.
 _STANDING = ("refuse-pages", "stop-steps")
 
@@ -110,6 +112,9 @@ def _acted(cause: Finding) -> bool:
 def _explains(cause: Finding, effect: Finding) -> bool:
     if cause.severity is Severity.INFO or not cause.touches & effect.touches:
         return False
+    if cause.code in _OVER and cause.since is not None and effect.since is not None:
+        # What began well after it was back has a cause of its own.
+        return effect.since <= cause.since + _SLACK
     if cause.code == "PD606":
         return any(
             fault in cause.summary and sign in effect.summary and (fault in _STANDING or _acted(cause))

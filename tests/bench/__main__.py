@@ -51,7 +51,7 @@ def parse(names: tuple[str, ...]) -> argparse.Namespace:
 
 # Several times what each takes on two cores with nothing beside it.
 LIMITS = {
-    "transfer": 120,
+    "transfer": 240,
     "router": 240,
     "prefix": 300,
     "ssh": 240,
@@ -67,7 +67,7 @@ def parts(args: argparse.Namespace, logs: Path) -> dict[str, Part]:
     model, dtype, quick = args.model, args.dtype, args.quick
     plan = serving.QUICK if quick else serving.FULL
     benches: dict[str, Bench] = {
-        "transfer": lambda: transfer.run(50 if quick else 300, logs),
+        "transfer": lambda: transfer.run(30 if quick else 100, logs),
         "router": lambda: router.run(model, dtype, 30 if quick else 150, logs),
         "prefix": lambda: prefix.run(model, dtype, 2 if quick else 6, logs),
         "ssh": lambda: ssh.run(50 if quick else 200),

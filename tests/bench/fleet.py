@@ -1,4 +1,4 @@
-"""Our side: a prefill/decode pair and the router, or one whole engine, started as processes."""
+"""Our side: a prefill/decode pair and the router, started as processes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ class Engine:
     dtype: str = "bfloat16"
     pages: int = 1024
     flags: tuple[str, ...] = field(default_factory=tuple)
+    threads: int = 0
+
+    @property
+    def env(self) -> dict[str, str]:
+        """`threads` compute threads a rank; 0 leaves the choice to the engine."""
+        return {"OMP_NUM_THREADS": str(self.threads)} if self.threads else {}
 
     def argv(self, instance: str, role: str, port: int, *more: str) -> list[str]:
         return [
@@ -62,18 +68,12 @@ def start_pair(procs: Procs, engine: Engine, env: dict[str, str] = EVERY_PROMPT)
     cell, peer = ("--cell", "bench"), ("--peer", f"127.0.0.1:{link}")
     first = engine.argv("bench-prefill", "prefill", prefill, "--bootstrap-port", str(link), *cell)
     second = engine.argv("bench-decode", "decode", decode, *peer, *cell)
-    pids = (procs.start("prefill", first, env), procs.start("decode", second))
+    pids = (
+        procs.start("prefill", first, {**engine.env, **env}),
+        procs.start("decode", second, engine.env),
+    )
     urls = [f"http://127.0.0.1:{port}" for port in (prefill, decode, router)]
     engines = procs.wait("the pair", lambda: all(http_ok(f"{u}/ready") for u in urls[:2]), START_SECONDS)
     router_pid = procs.start("router", _router(router, prefill, link, decode))
     more = procs.wait("the router", lambda: http_ok(f"{urls[2]}/ready"), 60)
     return Pair(Target(urls[2], NAME), urls[0], urls[1], link, (*pids, router_pid), engines, more)
-
-
-def start_whole(procs: Procs, engine: Engine) -> Target:
-    """One engine in role `both`, without a router."""
-    (port,) = free_ports(1)
-    procs.start("whole", engine.argv("bench-whole", "both", port), EVERY_PROMPT)
-    url = f"http://127.0.0.1:{port}"
-    procs.wait("the engine", lambda: http_ok(f"{url}/ready"), START_SECONDS)
-    return Target(url, NAME)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.bench import fleet
 from tests.bench.load import one, prompts
-from tests.bench.procs import BenchError, Procs
+from tests.bench.procs import BenchError, Procs, say
 from tests.bench.stats import percentile, show, spread, table
 
 BEGIN, GROWTH, OUTPUT, TURNS = 500, 100, 4, 6
@@ -22,9 +22,10 @@ def run(model: Path, dtype: str, rounds: int, logs: Path) -> tuple[str, dict[str
         engine = fleet.Engine(model, dtype)
         pairs = {"without": fleet.start_pair(procs, engine), "with": fleet.start_pair(procs, engine, {})}
         ttft: dict[str, list[list[float]]] = {way: [[] for _ in range(TURNS)] for way in pairs}
-        for conversation in prompts(11, rounds + 1, BEGIN + (TURNS - 1) * GROWTH)[: rounds + 1]:
+        for number, conversation in enumerate(prompts(11, rounds + 1, BEGIN + (TURNS - 1) * GROWTH)):
+            say(f"  conversation {number} of {rounds}")
             for turn in range(TURNS):
-                for way, pair in pairs.items():
+                for way, pair in pairs.items() if (number + turn) % 2 else reversed(pairs.items()):
                     sample = asyncio.run(one(pair.router, conversation[: BEGIN + turn * GROWTH], OUTPUT))
                     if sample.error:
                         raise BenchError(f"a request {way} reuse failed: {sample.error}")

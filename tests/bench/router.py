@@ -50,12 +50,14 @@ def run(model: Path, dtype: str, count: int, logs: Path) -> tuple[str, dict[str,
             asyncio.run(both_legs(pair, prompt))
         ways: dict[str, list[Sample]] = {"direct": [], "router": []}
         cpu = 0.0
-        for prompt in work[5:]:
-            ways["direct"].append(asyncio.run(both_legs(pair, prompt)))
-            before = router.cpu_times()
-            ways["router"].append(asyncio.run(one(pair.router, prompt, OUTPUT)))
-            after = router.cpu_times()
-            cpu += after.user + after.system - before.user - before.system
+        for number, prompt in enumerate(work[5:]):
+            for way in ways if number % 2 else reversed(ways):
+                before = router.cpu_times()
+                ask = one(pair.router, prompt, OUTPUT) if way == "router" else both_legs(pair, prompt)
+                ways[way].append(asyncio.run(ask))
+                after = router.cpu_times()
+                if way == "router":
+                    cpu += after.user + after.system - before.user - before.system
     errors = [s.error for samples in ways.values() for s in samples if s.error]
     if errors:
         raise BenchError(f"{len(errors)} of {2 * count} requests failed: {errors[0]}")

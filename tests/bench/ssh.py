@@ -19,10 +19,12 @@ from tests.bench.procs import BenchError
 from tests.bench.stats import percentile, show, spread, table
 from tests.hosts.conftest import BASE
 from tests.hosts.lab.lab import Lab
+from tests.hosts.lab.shell import LabError
 from tests.hosts.needs import missing
 from tests.hosts.operator_home import fleet_host, make_home
 
 SIZE = 32 << 20
+DEADLINE = 60.0  # of one command by ssh
 TRUE = Command(("true",))
 
 
@@ -35,6 +37,8 @@ def run(count: int) -> tuple[str, dict[str, object]]:
         lab.up(1)
         with tempfile.TemporaryDirectory() as home, _home(Path(home), lab), lab.inside():
             return _report(_measure(lab, Path(home), count))
+    except (LabError, subprocess.SubprocessError) as error:
+        raise BenchError(str(error)) from None
     finally:
         lab.down()
 
@@ -60,7 +64,7 @@ def _measure(lab: Lab, home: Path, count: int) -> dict[str, dict[str, list[float
 
     def ssh(words: list[str], script: str, stdin: str = os.devnull) -> None:
         with open(stdin, "rb") as source:
-            subprocess.run([*words, address, script], stdin=source, check=True)
+            subprocess.run([*words, address, script], stdin=source, check=True, timeout=DEADLINE)
 
     def connect() -> None:
         fresh = open_transport(fleet_host("h1", address))
@@ -84,8 +88,9 @@ def _measure(lab: Lab, home: Path, count: int) -> dict[str, dict[str, list[float
 
 def _in_turn(count: int, ours: Callable[[], object], theirs: Callable[[], object]) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {"pdctl": [], "ssh": []}
-    for _ in range(count):
-        for who, act in (("pdctl", ours), ("ssh", theirs)):
+    acts = [("pdctl", ours), ("ssh", theirs)]
+    for number in range(count):
+        for who, act in acts if number % 2 else reversed(acts):
             began = time.perf_counter()
             act()
             seconds[who].append(time.perf_counter() - began)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import math
 import os
@@ -21,11 +22,11 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.bench import deploy, serving, supervise, vllm_proxy
+from tests.bench import deploy, peer_venv, serving, supervise, vllm_proxy
 from tests.bench.deploy_site import Life
 from tests.bench.load import Target, closed_loop, one, prompts
 from tests.bench.machine import Meter
-from tests.bench.procs import BenchError, Procs, free_ports
+from tests.bench.procs import BenchError, OutOfTime, Procs, free_ports, within
 from tests.bench.stats import percentile, show, spread, table
 
 HERE = Path(__file__).parent
@@ -114,13 +115,71 @@ def test_two_sides_get_the_same_work_in_turn_and_their_ratio_is_said():
         sides = {"ours": Target(one_url, "m"), "theirs": Target(two_url, "m")}
         levels = serving.measure(sides, {"ours": [], "theirs": []}, plan)
     assert [b["prompt"] for b in first] == [b["prompt"] for b in second]
-    assert len(first) == 2 * (1 + 4 + 1 + 4)  # rounds * (warm-up and requests of each level)
+    assert len(first) == 2 + 2 * (4 + 4)  # warm-up, rounds * requests of each level
     assert all(len(lv.points) == 2 and lv.values()["tokens_per_s"] and not lv.errors for lv in levels)
     assert [s.partition(":")[0] for s in serving.ratios(levels, "ours", "theirs")] == [
         "1 clients, ours over theirs",
         "2 clients, ours over theirs",
     ]
     json.dumps([lv.document() for lv in levels])
+
+
+def test_an_answer_of_another_length_is_a_failure_and_a_side_without_answers_ends_the_run():
+    with server(sse(*TOKENS, USAGE)) as (url, _):
+        point = closed_loop(Target(url, "m"), prompts(1, 2, 4), 1, 3)
+        assert not serving.whole(point, 3).errors
+        assert serving.whole(point, 4).errors == ["3 tokens instead of 4"] * 2
+        with pytest.raises(BenchError, match="ours answered none of 4 requests: 3 tokens instead of 4"):
+            serving.measure({"ours": Target(url, "m")}, {}, serving.Plan((1,), 4, 4, 1))
+
+
+def test_a_part_that_does_not_end_is_ended_with_where_it_was():
+    said = r"serving did not end within 0.2 s; it was in test_a_part_.*py:\d+"
+    with pytest.raises(OutOfTime, match=said), within(0.2, "serving"):
+        threading.Event().wait(30)
+    with within(0.2, "serving"):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.fixture
+def venvs(tmp_path, monkeypatch):
+    monkeypatch.setattr(peer_venv, "CACHE", tmp_path)
+    (tmp_path / "peer" / "bin").mkdir(parents=True)
+    monkeypatch.setattr(peer_venv.sys, "executable", "/bin/true")  # stands for `python -m venv`
+
+    def pip(script: str) -> None:
+        python = tmp_path / "peer" / "bin" / "python"
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+
+    return pip
+
+
+def test_a_peer_is_installed_once_and_anew_when_its_pins_change(venvs, tmp_path, capsys):
+    venvs(f"echo $* >>{tmp_path}/said")
+    for pins in ("a==1", "a==1", "a==2"):
+        peer_venv.ensure("peer", [["install", pins]], tmp_path, 30)
+    assert (tmp_path / "said").read_text().splitlines() == ["-m pip install a==1", "-m pip install a==2"]
+    assert capsys.readouterr().err.count("once, within 30 s") == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "seconds", "said"),
+    [("exit 1", 30, r"installed: .* failed"), ("exec sleep 60", 0.3, r"installed in time: .* still running")],
+)
+def test_a_peer_that_cannot_be_installed_is_a_sentence_and_no_wait(venvs, tmp_path, script, seconds, said):
+    venvs(script)
+    with pytest.raises(BenchError, match=said):
+        peer_venv.ensure("peer", [["install", "a==1"]], tmp_path, seconds)
+    assert not peer_venv.ready("peer", [["install", "a==1"]])
+
+
+def test_another_run_that_installs_is_waited_for_not_for_ever(venvs, tmp_path):
+    with open(tmp_path / "peer" / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(BenchError, match=r"another run that installs .* did not end in time"):
+            peer_venv.ensure("peer", [["install", "a==1"]], tmp_path, 0.3)
 
 
 def test_prompts_are_the_same_for_both_sides_and_differ_between_seeds():

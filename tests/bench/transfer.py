@@ -50,6 +50,7 @@ class EngineWriter:
     def __init__(self, target: AgentInfo) -> None:
         self._reports: queue.Queue[Report] = queue.Queue()
         self._thread, self.pool = start_agent("bench-source", self._reports.put)
+        fill(self.pool)
         self._seq = 0
         self._thread.submit(
             AddPeer(
@@ -110,7 +111,8 @@ class RawWriter:
     """A bare NIXL agent over a pool of the same shape, with descriptor lists of all pages prepared."""
 
     def __init__(self, target: AgentInfo) -> None:
-        self.pool = torch.zeros(PAGES * PAGE, dtype=torch.uint8)
+        self.pool = torch.empty(PAGES * PAGE, dtype=torch.uint8)
+        fill(self.pool)
         self._nixl = nixl_agent("bench-raw", nixl_agent_config(enable_prog_thread=False))
         self._nixl.register_memory(self.pool)
         name = self._nixl.add_remote_agent(target.metadata)
@@ -124,19 +126,49 @@ class RawWriter:
         return np.array(rows, dtype=np.uint64)
 
     def write(self, src: list[int], dst: list[int]) -> float:
+        """Seconds from making the write to seeing it done."""
+        return self._move("WRITE", src, dst)
+
+    def fetch(self, there: list[int], here: list[int]) -> torch.Tensor:
+        """What the target's pages hold, [pages, bytes], read into pages of this pool."""
+        self._move("READ", here, there)
+        return pages_of(self.pool, here)
+
+    def _move(self, what: str, local: list[int], remote: list[int]) -> float:
         start = time.perf_counter()
         handle = self._nixl.make_prepped_xfer(
-            "WRITE", self._local, np.array(src, np.int32), self._remote, np.array(dst, np.int32)
+            what, self._local, np.array(local, np.int32), self._remote, np.array(remote, np.int32)
         )
         state = self._nixl.transfer(handle)
         while state == "PROC":
             if time.perf_counter() - start > DEADLINE:
-                raise BenchError("a raw NIXL write did not complete.")
+                raise BenchError(f"a raw NIXL {what} did not complete within {DEADLINE:g} s.")
             state = self._nixl.check_xfer_state(handle)
         handle.release()
         if state != "DONE":
-            raise BenchError(f"a raw NIXL write ended in {state}.")
+            raise BenchError(f"a raw NIXL {what} ended in {state}.")
         return time.perf_counter() - start
+
+
+def fill(pool: torch.Tensor) -> None:
+    """Random bytes: pages that nobody has written are all one page of zeros, which copies from the cache."""
+    view = pool.view(torch.uint8).view(-1)
+    view.copy_(torch.randint(0, 256, view.shape, dtype=torch.uint8))
+
+
+def pages_of(pool: torch.Tensor, pages: list[int]) -> torch.Tensor:
+    """A copy of these pages' bytes, [pages, bytes]."""
+    return pool.view(torch.uint8).view(PAGES, PAGE)[pages].clone()
+
+
+def prove(engine: EngineWriter, raw: RawWriter) -> None:
+    """BenchError unless what each writes is what the target then holds; nothing is timed before."""
+    here = list(range(32, 64))
+    for name, writer in (("the engine", engine), ("raw NIXL", raw)):
+        src, dst = list(range(32)), list(range(64, 96) if writer is raw else range(96, 128))
+        writer.write(src, dst)
+        if not torch.equal(raw.fetch(dst, here), pages_of(writer.pool, src)):
+            raise BenchError(f"{name} wrote other bytes than it was given.")
 
 
 Writer = EngineWriter | RawWriter | VerifiedWriter
@@ -166,9 +198,11 @@ def run(count: int, logs: Path) -> tuple[str, dict[str, object]]:
         target = msgspec.msgpack.decode(info_file.read_bytes(), type=AgentInfo)
         engine = EngineWriter(target)
         try:
+            raw = RawWriter(target)
+            prove(engine, raw)
             writers: dict[str, Writer] = {
                 "engine": engine,
-                "raw nixl": RawWriter(target),
+                "raw nixl": raw,
                 "verified": VerifiedWriter(engine),
             }
             found = {pages: _alternate(writers, pages, count) for pages in SIZES}

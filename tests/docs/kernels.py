@@ -54,6 +54,8 @@ def kernels() -> str:
     text = (ROOT / "docs" / "kernels.md").read_text()
     for name, made in (("operations", _operations), ("resources", _resources), ("faults", _faults)):
         begin = f"<!-- {name}: written by `make docs` -->\n"
-        before, _, rest = text.partition(begin)
+        before, found, rest = text.partition(begin)
+        if not found:
+            raise LookupError(f"docs/kernels.md has no place for its table of {name}: {begin.strip()}")
         text = f"{before}{begin}\n{made()}\n\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     return text

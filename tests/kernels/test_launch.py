@@ -11,7 +11,7 @@ from kernels.launch import Config, launch, recording
 @pytest.mark.parametrize("apart", [torch.arange(8)[::2], torch.zeros(4, 6).T, torch.zeros(1).expand(3)])
 def test_an_operand_whose_last_dimension_lies_apart_is_refused(apart: torch.Tensor) -> None:
     """A kernel would read what lies between, of a vector whose reference gives the right answer."""
-    with recording() as launches, pytest.raises(ValueError, match="lengths .4. lies apart"):
+    with recording() as launches, pytest.raises(ValueError, match="lies apart in memory"):
         launch(None, (1,), {"lengths": apart}, (), Config(1))
     assert not launches
 

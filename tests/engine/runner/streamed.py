@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from engine.core.types import Batch, Slice
+from engine.parallel.comm import Comm
 from engine.runner import ModelRunner, Tuning
 from kernels.streams import SerialStreams, Streams
-from tests.engine.models.tiny import Meeting, ThreadComm
 
 PAGES = 48
 
@@ -37,7 +37,7 @@ def runner_on(folder: Path, backend: Streams | None = None, max_running: int = 5
         device="cpu",
         rank=0,
         tp=1,
-        comm=ThreadComm(0, Meeting(1)),
+        comm=Comm(0, 1),
         page_size=16,
         pages=PAGES,
         tuning=tuning,

@@ -7,16 +7,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 import engine.layers.attention as attention
+import engine.layers.norm as norm
+import engine.runner.graphs as graphs
 import engine.runner.planning as planning
 from engine.core.settings import BY_NAME, Settings
 from engine.core.types import Batch, Slice
 from engine.runner import ModelRunner, Tuning
 from kernels.ops.paged_decode_attention import kernel
+from kernels.ops.rms_norm.kernel import rms_norm
+from kernels.ops.rope.kernel import rope
 from kernels.ops.splits import SplitPlan, SplitWorkspace
+from kernels.streams import SIDE, Trace
 from tests.engine.models.tiny import SIZES, Meeting, ThreadComm
+from tests.engine.runner.streamed import next_step, prompts, run, runner_on
 
 SMALL = {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32}
 LENGTHS = (1500, 700)  # of a window of 2048: 12 and 6 splits
@@ -63,3 +69,37 @@ def test_every_target_gives_the_engine_the_same_bits(folder: Path, monkeypatch: 
     want = runner.run(Batch(1, last))
     assert want is not None and torch.allclose(found[0], want, atol=1e-5), "not what the reference says"
     assert all(torch.equal(logits, found[0]) for logits in found)
+
+
+def test_the_captured_step_of_the_kernels_is_proved_and_gives_what_the_references_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its static memory, its rows of padding and its side stream, all as on a GPU but for the graph itself."""
+    torch.manual_seed(1)
+    window = {"max_position_embeddings": 128, "head_dim": 8}
+    Qwen3ForCausalLM(Qwen3Config(**{**SIZES, **SMALL, **window})).save_pretrained(tmp_path)
+    plain, trace = runner_on(tmp_path, max_running=4), Trace()
+    slices = prompts(plain, (18, 5, 9))
+    steps = next_step(slices, run(plain, slices))
+    runner = runner_on(tmp_path, trace, max_running=4)
+    runner.pool.copy_(plain.pool)
+    runner._whole[-1:] = float("nan")  # the page that padding writes to is never read
+    split = SplitPlan.of(max_batch=4, heads=4, kv_heads=2, dim=8, max_tokens=128)
+    planner = dataclasses.replace(runner._planner, workspace=SplitWorkspace(split, "cpu"), target_ctas=3)
+    for module, name, function in (
+        (runner, "_planner", planner),
+        (graphs, "plan_decode", kernel.plan_decode),
+        (graphs, "replan_decode", kernel.replan_decode),
+        (attention, "paged_decode_attention", kernel.paged_decode_attention),
+        (attention, "rope", rope),
+        (norm, "rms_norm", rms_norm),
+    ):
+        monkeypatch.setattr(module, name, function)
+    runner.prepare()
+    assert runner._graphs is not None and runner._graphs.sizes == (1, 2, 4)
+    for count in (3, 1):
+        assert torch.allclose(run(runner, steps[:count]), run(plain, steps[:count]), atol=1e-5)
+        assert torch.allclose(runner.pool, plain.pool, atol=1e-5)
+    trace.check()
+    names = {(node.stream, node.name) for node in trace.nodes}
+    assert {(SIDE, "_rotate"), (SIDE, "_norm"), ("main", "_attend"), ("main", "_merge")} <= names

@@ -35,7 +35,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         unit = member.unit
         if not known(unit) or not unit.wanted:
             continue
-        began = unit.started_at or unit.since or facts.at
+        began = (unit.since if unit.state == "backoff" else unit.started_at or unit.since) or facts.at
         if unit.state == "backoff" or (unit.restarts and facts.at - began < _RECENT):
             if unit.restarts < _MANY:
                 yield _unasked(rule, facts, member, unit, began)
@@ -47,7 +47,9 @@ def _unasked(rule: Rule, facts: Facts, member: Member, unit: Unit, began: float)
     waits = unit.state == "backoff"
     age = span(facts.at - began)
     back = "will be started again in a moment" if waits else f"was started again {age} ago"
-    said = f"{member.name} ended unasked and {back}: {unit.last_end()}."
+    view = facts.engine(member.name)
+    ready = view is not None and known(view.state) and view.state.ready and not waits
+    said = f"{member.name} ended unasked and {back}{' and is ready' if ready else ''}: {unit.last_end()}."
     evidence = [f"last end: {unit.last_end()}", f"restarts that nobody asked for: {unit.restarts}"]
     remedy = f"pdctl logs {member.name}"
     if not waits and _may_stay_stale(facts, member):

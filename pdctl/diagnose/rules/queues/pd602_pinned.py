@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.facts import Facts, peer_of
 from pdctl.diagnose.ledger import Entry, join
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import count, some, span
@@ -35,6 +35,15 @@ def _ends(facts: Facts, entry: Entry) -> str:
             left = max(0.0, limit.value - entry.stage_age)
             ends.append((left, f"; {limit.env} ({limit.value:g} s) ends it in about {span(left)}"))
     return min(ends)[1] if ends else ""
+
+
+def _passes(facts: Facts, entry: Entry) -> bool:
+    """Whether transfers of its edge that began after it have ended well: the edge works, this one does not."""
+    prefill, decode = facts.engine(entry.prefill or ""), facts.engine(entry.decode or "")
+    peer = peer_of(prefill, decode) if prefill is not None and decode is not None else None
+    return (
+        peer is not None and peer.last_transfer_age is not None and peer.last_transfer_age < entry.stage_age
+    )
 
 
 def _pages(e: Entry) -> str:
@@ -73,7 +82,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     pinned rooms on its edges, and an armed fault point (PD606) may be a drill somebody left.
 
     What to do: the watchdog (PD_PREFILL_INFLIGHT_TIMEOUT) ends each with kv_transfer_timeout and frees its
-    pages. If more rooms follow on the same edge, restart the pair: `pdctl restart --co CELL`.
+    pages. One room beside transfers that pass is ended by `pdctl abort ID`. If the edge passes none, or more
+    rooms follow, restart the pair: `pdctl restart --co CELL`.
     """
     groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
     for entry in join(facts):
@@ -84,13 +94,15 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         names = [n for n in (prefill, decode) if n]
         view = facts.engine(names[0]) if names else None
         cell = f" {view.member.cell}" if view else ""
+        alone = len(entries) == 1 and _passes(facts, entries[0])
         counted = count(len(entries), "request is", "requests are")
         yield rule.finding(
             " -> ".join(names),
             f"{counted} pinned between {' and '.join(names)}, the oldest for {span(oldest.stage_age)}: "
             f"{LOST[lost]}.",
-            some([_line(facts, e) for e in entries]),
-            f"pdctl restart --co{cell}",
+            some([_line(facts, e) for e in entries])
+            + (["later transfers of this edge ended well"] if alone else []),
+            f"pdctl abort {entries[0].id}" if alone else f"pdctl restart --co{cell}",
             touches=names,
             since=oldest.since,
         )
