@@ -9,6 +9,7 @@ used it must be ordered before.
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -153,6 +154,7 @@ class Trace:
         try:
             with self.watch():
                 work()
+            gc.collect()  # what nobody can reach is not kept
             self._look()
             for other in sorted(self._forked - {MAIN}):
                 if self._clocks[MAIN][other] < self._clocks[other][other]:

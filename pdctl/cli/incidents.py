@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from pdctl.cli.session import session
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
+from pdctl.flows.deploy.supervisor_home import folder, is_elsewhere
 from pdctl.render.incidents import show_incident, show_incidents
 from pdctl.render.table import show_json
 from pdctl.supervisor.incidents import Incidents
@@ -28,7 +30,11 @@ def command(
     Exit 3 while an incident is open.
     """
     s = session(ctx)
-    store = Incidents(s.fleet().paths.supervisor, read_only=True)
+    fleet = s.fleet()
+    if is_elsewhere(fleet):
+        told = f"`pdctl --fleet {folder(fleet)} incidents` there tells of it"
+        print(f"The supervisor runs on {fleet.control}: {told}.", file=sys.stderr)
+    store = Incidents(fleet.paths.supervisor, read_only=True)
     if id is None:
         found = store.recent(lines, open_only)
     else:

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.bench import deploy, peer_venv, serving, supervise, vllm_proxy
+from tests.bench import deploy, peer_venv, serving, ssh, supervise, transfer, vllm_proxy
 from tests.bench.deploy_site import Life
 from tests.bench.load import Target, closed_loop, one, prompts
 from tests.bench.machine import Meter
@@ -328,3 +329,27 @@ def test_a_supervisor_is_measured_over_a_small_simulated_fleet(tmp_path):
     assert 0 < document["cpu_look"] < document["cpu"] and document["rss"] > 10
     assert "CPU of a core" in text
     json.dumps(document)
+
+
+class Deaf:
+    """A writer whose bytes never arrive, and the reader of a target that holds nothing."""
+
+    def __init__(self) -> None:
+        self.pool = torch.ones(transfer.PAGES * transfer.PAGE, dtype=torch.uint8)
+
+    def write(self, src: list[int], dst: list[int]) -> float:
+        return 0.0
+
+    def fetch(self, there: list[int], here: list[int]) -> torch.Tensor:
+        return torch.zeros(len(there), transfer.PAGE, dtype=torch.uint8)
+
+
+def test_a_transfer_whose_bytes_do_not_arrive_is_not_timed():
+    with pytest.raises(BenchError, match="the engine wrote other bytes"):
+        transfer.prove(Deaf(), Deaf())
+
+
+def test_ways_change_their_order_and_are_asked_equally_often():
+    asked: list[str] = []
+    ssh._in_turn(4, lambda: asked.append("ours"), lambda: asked.append("theirs"))
+    assert asked == ["theirs", "ours", "ours", "theirs"] * 2

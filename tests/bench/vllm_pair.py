@@ -42,12 +42,13 @@ def server(python: Path, model: Path, role: str, port: int, dtype: str, max_len:
     ]
 
 
-def environment(side_port: int, cpu: int) -> dict[str, str]:
+def environment(side_port: int, cores: int | str) -> dict[str, str]:
+    """Of one server; `cores` are those of its compute threads, as `0` or `0-1`, or `nobind` for any."""
     omp = peer_venv.CACHE / NAME / "lib" / "libiomp5.so"
     return {
         "PYTHONPATH": str(Path(__file__).parent / "vllm_site"),
         "LD_PRELOAD": str(omp) if omp.exists() else "",
-        "VLLM_CPU_OMP_THREADS_BIND": str(cpu),
+        "VLLM_CPU_OMP_THREADS_BIND": str(cores),
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(side_port),

@@ -24,6 +24,14 @@ time.sleep(600)
 """
 
 
+ACTS = """
+asked = [*sys.argv[1:], "sh", "-c", "touch /etc/systemd/system/zz && rm /etc/systemd/system/zz && id -un"]
+done = subprocess.run(asked, capture_output=True, text=True)
+tell(f"READY=1\\nSTATUS={(done.stdout + done.stderr).strip()}")
+time.sleep(600)
+"""
+
+
 @pytest.fixture
 def bench(hosts: list[LabHost], home: Path, request: pytest.FixtureRequest) -> Iterator[UnitBench]:
     """On h1 as root, or as the parameter says."""
@@ -323,3 +331,21 @@ def test_exposure_is_not_above_what_the_docs_state(bench: UnitBench) -> None:
         user = "" if bench.scope == "system" else "--user"
         said = bench.shell(f"systemd-analyze {user} security --no-pager pdctl-{role}@demo-x.service")
         assert float(said.rpartition("exposure level for")[2].split()[1]) <= wanted, said
+
+
+@pytest.mark.parametrize("bench", ["root", "sudo"], indirect=True)
+def test_a_supervisor_may_do_as_root_what_a_deploy_may(bench: UnitBench) -> None:
+    """Some of systemd's sandbox takes sudo away from a unit of a plain user, without its name saying so."""
+    sudo = [] if bench.login == "root" else ["sudo", "-n"]
+    bench.install("supervisor", ACTS, *sudo, role="supervisor", cell="")
+    bench.units.start("supervisor")
+    assert bench.until("supervisor", lambda s: s.state == "active").status == "root"
+
+
+@each_scope
+def test_systemd_knows_every_line_of_every_unit(bench: UnitBench) -> None:
+    user = "" if bench.scope == "system" else "--user"
+    for role in ("prefill", "decode", "router", "supervisor"):
+        bench.install("x", SERVES, role=role, cell="")
+        said = bench.shell(f"systemd-analyze {user} verify pdctl-{role}@demo-x.service 2>&1 || true")
+        assert "pdctl" not in said, said

@@ -45,14 +45,19 @@ class Hooks:
             yield
 
     def unusable(self) -> list[str]:
-        """A sentence for each hook that could not be run: nothing is begun while there is one."""
+        """A sentence for each hook that could not be run, and nothing is begun while there is one; and for
+        each file that was meant for one and that pdctl never runs."""
         said = []
         for name in NAMES:
             try:
                 self._find(name)
             except ConfigError as error:
                 said.append(f"{error.message} Nothing will be changed until it is: {error.hint}")
-        return said
+        return said + [
+            f"{path} is never run: hooks are called {', '.join(NAMES)}."
+            for path in sorted(self._folder.glob("[!.]*"))
+            if path.name not in NAMES and _meant(path.name)
+        ]
 
     def before(self, what: str, **more: str) -> None:
         """PdctlError with what it said when the hook fails: nothing behind it may be done then."""
@@ -86,13 +91,22 @@ class Hooks:
 
         return restarted
 
+    @property
+    def _folder(self) -> Path:
+        return self._ctx.fleet.paths.state / "hooks"
+
     def _find(self, name: str) -> Path | None:
-        path = self._ctx.fleet.paths.state / "hooks" / name
-        if not path.exists():
+        path = self._folder / name
+        if not os.path.lexists(path):
             return None
+        if not path.is_file():
+            raise ConfigError("hook_not_executable", f"The hook {path} leads to no file.", f"rm {path}")
         if not os.access(path, os.X_OK):
             what = f"The hook {path} is not executable."
             raise ConfigError("hook_not_executable", what, f"chmod +x {path}")
+        if not _startable(path):
+            what = f"The hook {path} is not executable: it does not begin with #! and an interpreter."
+            raise ConfigError("hook_not_executable", what, f"sed -i '1i #!/bin/sh' {path}")
         return path
 
     def _run(self, name: str, more: dict[str, str]) -> tuple[list[str], str] | None:
@@ -118,3 +132,20 @@ class Hooks:
                 step.failed(message)
             said = (result.stdout + result.stderr).decode("utf-8", "replace").splitlines()
             return [f"{name}| {line}" for line in said[-20:]], message
+
+
+def _startable(path: Path) -> bool:
+    """What a shell would read as a script all the same, the kernel does not start."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4).startswith((b"#!", b"\x7fELF"))
+    except OSError:
+        return True  # one may run what one may not read
+
+
+def _meant(name: str) -> bool:
+    """Whether a file is named nearly as a hook; copies that were set aside (.bak, .off, ~) are not."""
+    stem, dot, suffix = name.partition(".")
+    return (not dot or suffix in ("sh", "bash", "py")) and (
+        stem.replace("_", "-") in NAMES or stem.startswith(("pre-", "post-", "pre_", "post_"))
+    )

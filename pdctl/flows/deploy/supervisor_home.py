@@ -32,6 +32,11 @@ exit 0
 QUICK, LOOK, TRIES = 30.0, 90.0, 3
 
 
+def is_elsewhere(fleet: Fleet) -> bool:
+    """Whether the fleet file asks for a supervisor on another machine than this one."""
+    return fleet.spec.fleet.supervise and not fleet.hosts[fleet.control].local
+
+
 def folder(fleet: Fleet) -> str:
     return f"{fleet.hosts[fleet.control].root}/supervisor/fleet"
 

@@ -95,7 +95,7 @@ FOUND = {
         ({"policies": ["default"]}, None, ["not understood"]),
         ({"policies": ["interleave:0-1"], "cpus": "0-63"}, None, ["not understood"]),
         ({"policies": [], "cpus": "0-63"}, None, ["assumed"]),
-        ({"contained": True}, 0, ["not understood", "used"]),
+        ({"contained": True}, 0, ["used", "not understood"]),
     ],
 )
 def test_a_binding_to_one_node_is_numa_and_any_other_is_said(

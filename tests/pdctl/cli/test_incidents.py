@@ -95,3 +95,16 @@ def test_pause_says_until_when_and_who(fleet: Path, capsys: pytest.CaptureFixtur
         "",
     )
     assert Incidents(load_fleet(fleet).paths.supervisor, read_only=True).recent() == []
+
+
+def test_where_the_supervisor_runs_elsewhere_that_is_said(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fleet / "fleet.toml"
+    assert main(["incidents"]) == Exit.OK and "runs on" not in capsys.readouterr().err
+    text = path.read_text().replace("[fleet]\n", "[fleet]\nsupervise = true\n")
+    text = text.replace('transport = "local"', 'transport = "ssh"').replace("127.0.0.1", "192.0.2.1")
+    path.write_text(text)
+    main(["incidents"])
+    said = capsys.readouterr().err
+    assert "The supervisor runs on local" in said and "/supervisor/fleet incidents` there" in said

@@ -67,6 +67,32 @@ def test_a_hook_that_cannot_be_run_is_a_sentence_before_anything_is_done(bench: 
     assert not bench.root().exists()
 
 
+@pytest.mark.parametrize("kind", ["gone", "folder", "no interpreter"])
+def test_what_the_kernel_could_not_start_is_said_by_the_plan(bench: Bench, kind: str) -> None:
+    path = bench.folder / ".pdctl" / "hooks" / "pre-deploy"
+    path.parent.mkdir(parents=True)
+    if kind == "gone":
+        path.symlink_to("../away")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_text("exit 0\n")
+        path.chmod(0o755)
+    (said,) = bench.plan().notes
+    assert str(path) in said and ("leads to no file" in said or "does not begin with #!" in said)
+    with pytest.raises(ConfigError):
+        bench.deploy()
+    assert not bench.root().exists()
+
+
+def test_a_file_that_was_meant_for_a_hook_is_told_of(bench: Bench) -> None:
+    for name in ("pre-deploy.sh", "post_deploy", "pre-restart", "lib.sh", "pre-deploy.bak", "notes", ".keep"):
+        hook(bench, name)
+    said = [note.partition(" ")[0].rpartition("/")[2] for note in bench.plan().notes]
+    assert said == ["post_deploy", "pre-deploy.sh", "pre-restart"]
+    assert "is never run: hooks are called pre-deploy, post-deploy" in bench.plan().notes[0]
+
+
 def test_a_hook_behind_that_fails_is_told_and_undoes_nothing(bench: Bench) -> None:
     hook(bench, "post-deploy", "exit 1")
     outcome = bench.apply(bench.plan())

@@ -99,9 +99,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         yield rule.finding(
             " -> ".join(names),
             f"{counted} pinned between {' and '.join(names)}, the oldest for {span(oldest.stage_age)}: "
-            f"{LOST[lost]}.",
-            some([_line(facts, e) for e in entries])
-            + (["later transfers of this edge ended well"] if alone else []),
+            f"{LOST[lost]}{'; later transfers of this pair passed' if alone else ''}.",
+            some([_line(facts, e) for e in entries]),
             f"pdctl abort {entries[0].id}" if alone else f"pdctl restart --co{cell}",
             touches=names,
             since=oldest.since,
