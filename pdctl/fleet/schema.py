@@ -137,9 +137,12 @@ class FleetFile(Strict):
 
 
 class Verified(Strict):
-    """A watchdog seen to fire. It vouches for the value it names and for no other."""
+    """A watchdog seen to fire. It vouches for the value that it names, of the units that it names, and for no
+    other; a record without units is from before they were written down, and vouches for none.
+    """
 
     value: str
+    units: list[Name] = []
     at: str
     by: str
     fired_after_s: float | None = None

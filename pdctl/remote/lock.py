@@ -97,10 +97,14 @@ def holder_for(operator: Operator, id: str, command: str, run: str = "", reason:
 
 @dataclass(frozen=True)
 class FleetLock:
-    """The lock of one fleet. `host` is the control host's name; `ask` reaches its lock tool."""
+    """The lock of one fleet. `host` is the control host's name; `ask` reaches its lock tool.
+
+    `expires`: a holder without a heartbeat is dead although its process lives, as one that is frozen.
+    """
 
     host: str
     ask: Ask
+    expires: bool = False
 
     def look(self) -> Holder | None:
         return _holder(self._safely("look", {}))
@@ -110,7 +114,7 @@ class FleetLock:
         entry = {k: v for k, v in asdict(wanted).items() if k not in ("since", "heartbeat", "age", "held")}
         answer = self._safely("take", {"holder": entry})
         holder = _holder(answer)
-        if not answer["taken"] and holder is not None and holder.stale:
+        if not answer["taken"] and holder is not None and self._dead(holder):
             # Only from exactly what was judged: somebody may have been faster, or the holder came back.
             judged = [holder.id, holder.heartbeat]
             answer = self._safely("take", {"holder": entry, "dead": judged})
@@ -118,6 +122,9 @@ class FleetLock:
         if not answer["taken"] and holder is not None:
             raise HeldError(holder)
         return None if answer["over"] is None else _parse(answer["over"])
+
+    def _dead(self, holder: Holder) -> bool:
+        return holder.stale or (self.expires and not holder.manual and holder.age > STALE)
 
     def beat(self, id: str) -> tuple[bool, Holder | None, str]:
         """Whether the lock is still `id`'s, who else's it is, and why the heartbeat was not written."""
@@ -164,11 +171,11 @@ def _hint(holder: Holder) -> str:
     return "Wait until that run has ended, `--lock-wait SECONDS` does; `pdctl lock status` shows it."
 
 
-def lock_on(host: Host, way: Callable[[], Transport], file: str = "lock") -> FleetLock:
+def lock_on(host: Host, way: Callable[[], Transport], file: str = "lock", expires: bool = False) -> FleetLock:
     """The lock below `host`'s root; `way` gives the transport there when it is first needed."""
 
     def ask(verb: str, question: dict[str, Any]) -> dict[str, Any]:
         full = {"root": host.root, "file": file, **question}
         return call_tool(way(), host.tool_python, lock_tool, verb, full, _DOING[verb])
 
-    return FleetLock(host.name, ask)
+    return FleetLock(host.name, ask, expires)

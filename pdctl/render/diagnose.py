@@ -1,4 +1,4 @@
-"""diagnose for people: the answer first, then who holds what, the evidence, the remedy."""
+"""diagnose for people: what to do first, then why, who holds what, the evidence."""
 
 from __future__ import annotations
 
@@ -62,6 +62,15 @@ def _finding(placed: Placed) -> Iterator[Line]:
             yield "dim", f"{indent}  - {line}"
 
 
+def _do(leader: Finding) -> Iterator[Line]:
+    """What to do now: the remedy of a cause, and before that of a doubt its cheapest test."""
+    tests = [h.test for h in leader.hypotheses[:1]]
+    if tests:
+        yield "bold green", f"Test first: {tests[0]}"
+    if leader.remedy and leader.remedy not in tests:
+        yield "bold green", f"{'Else' if tests else 'Remedy'}: {leader.remedy}"
+
+
 def lines(report: Report) -> Iterator[Line]:
     """(style, text) of every line."""
     verdict = report.verdict
@@ -70,9 +79,8 @@ def lines(report: Report) -> Iterator[Line]:
     else:
         leader = verdict.findings[0].finding
         head = "Cause" if verdict.status == "cause" else "Not certain"
+        yield from _do(leader)
         yield "bold red", f"{head}: {leader.code} {leader.title}. {verdict.summary}"
-        if leader.remedy:
-            yield "bold green", f"Remedy: {leader.remedy}"
     yield "", ""
     yield from _ledger(report)
     if verdict.findings:

@@ -84,9 +84,10 @@ def rows(look: Observation, rates: Rates) -> dict[Subject, Row]:
     """Every subject's row of this look."""
     engines = {e.name: _engine(e, rates, look.monotonic) for e in look.engines}
     found: dict[Subject, Row] = {("engine", name): row for name, row in engines.items()}
+    waiting = {cell: requests_waiting(members) for cell, members in look.cells().items()}
     for cell, members in look.cells().items():
-        found["cell", cell] = _together([engines[e.name] for e in members], members)
-    whole = _together(engines.values(), look.engines)
+        found["cell", cell] = _together([engines[e.name] for e in members], waiting[cell])
+    whole = _together(engines.values(), sum(waiting.values()))
     ready = sum(row.up or 0.0 for row in engines.values())
     found["fleet", look.fleet] = replace(whole, up=round(ready / len(engines), 4) if engines else None)
     if look.router is not None:
@@ -133,7 +134,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 2)
 
 
-def _together(members: Iterable[Row], looks: Sequence[EngineLook]) -> Row:
+def _together(members: Iterable[Row], waiting: int) -> Row:
     them = list(members)
 
     def numbers(name: str) -> Sequence[float]:
@@ -146,7 +147,7 @@ def _together(members: Iterable[Row], looks: Sequence[EngineLook]) -> Row:
     ups, kv = numbers("up"), numbers("kv")
     return Row(
         up=min(ups, default=None),
-        waiting=float(requests_waiting(looks)) if numbers("waiting") else None,
+        waiting=float(waiting) if numbers("waiting") else None,
         inflight=total("inflight"),
         running=total("running"),
         oldest=max(numbers("oldest"), default=None),

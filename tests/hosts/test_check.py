@@ -250,3 +250,40 @@ def test_json_is_one_document_with_the_exit_code_in_it(fleet: Fleet, hosts: list
     document = json.loads(done.stdout)
     assert contracts.faults("check", document) == []
     assert done.returncode == document["exit"] == Exit.FINDINGS and document["counts"]["fail"] == 1
+
+
+def test_a_clock_that_is_off_and_a_small_shm_are_a_line_each(fleet: Fleet, hosts: list[LabHost]) -> None:
+    h2 = hosts[1]
+    shim = '#!/bin/sh\\nexec /bin/date -d "+40 seconds" "$@"\\n'
+    h2.sh(f"printf '{shim}' >/usr/local/bin/date && chmod 755 /usr/local/bin/date")
+    h2.sh("mount -o remount,size=4M /dev/shm")
+    try:
+        found = {(li.subject, li.check): li for li in bad(fleet.check())}
+    finally:
+        h2.sh("rm /usr/local/bin/date; mount -o remount,size=50% /dev/shm")
+    assert set(found) == {("h2", "clock"), ("h2", "shm")}
+    clock, shm = found["h2", "clock"], found["h2", "shm"]
+    assert clock.found.startswith(("+40.", "+39.")) and "timedatectl set-ntp true on h2" in clock.fix
+    assert shm.level is Level.FAIL and shm.found == "4.0 MiB of 4.0 MiB free"
+    assert shm.wanted == "64.0 MiB free in /dev/shm" and "remount" in shm.fix
+
+
+def test_ports_that_only_kv_uses_are_blocked_and_the_transfer_says_so(
+    fleet: Fleet, hosts: list[LabHost]
+) -> None:
+    """A firewall that lets SSH, the fleet's own ports and nothing else in: control passes, UCX does not."""
+    rules = "ip saddr != 10.77.0.1 tcp flags syn tcp dport != { 22, 21000-21099 } drop"
+    for host in hosts[:2]:
+        host.sh(
+            "nft add table inet wall && nft add chain inet wall in "
+            f"'{{ type filter hook input priority 0; }}' && nft add rule inet wall in '{rules}'"
+        )
+    try:
+        report = fleet.check(transfer=10.0)
+    finally:
+        for host in hosts[:2]:
+            host.sh("nft delete table inet wall")
+    (line,) = lines(report, "transfer", EDGE)
+    assert line.level is Level.FAIL and line.wanted == "NIXL writes each way within 10 s"
+    assert "h1: " in line.found and "h2: " in line.found and "UCX needs every TCP port open" in line.fix
+    assert report.exit() is Exit.FINDINGS

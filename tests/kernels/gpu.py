@@ -9,19 +9,32 @@ from __future__ import annotations
 import importlib
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from engine.parallel.comm import Comm
+from engine.runner import ModelRunner, Tuning
 from kernels.ops.splits import SplitPlan, SplitWorkspace
 from kernels.streams import MAIN
 from kernels.streams.cuda import CudaStreams
+from tests.engine.runner.streamed import played_wrong
 from tests.kernels.cases.case import Stage
 from tests.kernels.cases.table import CASES
 
 SHAPES = ((1, 1024), (1, 32768), (16, 4096), (64, 1024))  # rows, tokens
 HEADS, KV_HEADS, DIM, PAGE = 32, 8, 128, 16
+SMALL = {"vocab_size": 512, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3} | {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "max_position_embeddings": 2048,
+}
+MODELS = {"llama": (LlamaForCausalLM, LlamaConfig), "qwen3": (Qwen3ForCausalLM, Qwen3Config)}
 
 
 def wrong() -> list[str]:
@@ -53,15 +66,37 @@ def streams_wrong() -> list[str]:
 
     step()
     torch.cuda.synchronize()
-    with streams.capture() as graph:
-        step()
+    play = streams.capture(step)
     for value in (1.0, 2.0, 7.0):
         x.fill_(value)
-        graph.replay()
+        play()
         torch.cuda.synchronize()
         if not bool((out == 5 * value).all()):
             return [f"streams: a replayed step gives {float(out[0])} instead of {5 * value}"]
     return []
+
+
+def captured_wrong() -> list[str]:
+    """Decode steps of whole models, captured, beside eager ones; at both ends of each knob of theirs."""
+    problems = []
+    for name, (make, config) in MODELS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            torch.manual_seed(3)
+            make(config(**SMALL)).save_pretrained(folder)
+            for dtype, near in (("float32", 1e-5), ("bfloat16", 1e-2)):
+                for overlap, target in ((True, 1 << 16), (False, 1 << 16), (True, 1)):
+                    tuning = Tuning(target, overlap, max_running=5)
+                    eager, played = (_runner(Path(folder), dtype, tuning) for _ in range(2))
+                    said = played_wrong(eager, played, near)
+                    if said:
+                        problems.append(f"captured {name} {dtype}, overlap {overlap}, {target} CTAs: {said}")
+    return problems
+
+
+def _runner(folder: Path, dtype: str, tuning: Tuning) -> ModelRunner:
+    pool = {"page_size": 16, "pages": 48}
+    rank = {"rank": 0, "tp": 1, "comm": Comm(0, 1)}
+    return ModelRunner(folder, dtype=dtype, device="cuda", tuning=tuning, **rank, **pool)  # type: ignore[arg-type]
 
 
 def milliseconds(call: Callable[[], object]) -> float:
@@ -116,7 +151,7 @@ def main() -> int:
         print("no CUDA device here: nothing was run. The kernels were neither checked nor timed on a GPU.")
         return 0
     print(torch.cuda.get_device_name(), "sm_{}{}".format(*torch.cuda.get_device_capability()))
-    problems = wrong() + streams_wrong()
+    problems = wrong() + streams_wrong() + captured_wrong()
     for problem in problems:
         print(problem)
     if problems:

@@ -81,6 +81,7 @@ SIGNS = (
     Sign("mooncake.no_gpu_path", "nvlink_transport", r"Requested address \S+ not found"),
     Sign("mooncake.unsupported", "NotSupportedTransport"),
     Sign("mooncake.batch_timeout", "ailed to complete transfers", r"after (?P<seconds>\d+) seconds"),
+    Sign("mooncake.batch_timeout", "ransfer timeout to", r"to(?:.*configuring the (?P<timer>[A-Z_]+))?"),
     Sign("mooncake.transport", "installTransport", r"type=(?P<kind>\w+)"),
     Sign("mooncake.metadata_refused", "nexpected code in http response", r"code: (?P<code>4\d\d|5\d\d)"),
     Sign("transfer.no_connection", "ailed to connect to target"),

@@ -7,7 +7,7 @@ from pdctl.adapters.signs.sign import Sign
 _MOVE = r"\b(?:transfer|pull|send|sent|receiv|recv|load|handshake)\w*\b"
 _WRONG = r"\b(?:fail|error|timed out)"
 _KV_FAILED = (
-    r"(?i)^(?!.*metrics)(?!.*args)(?:"
+    r"(?i)^(?!.*metrics)(?!.*args)(?!.*relax the timeout)(?:"
     rf".*\bkv\b.{{0,40}}{_MOVE}.{{0,60}}{_WRONG}|.*{_MOVE}.{{0,30}}\bkv(?:\b|_).{{0,60}}{_WRONG}|"
     rf".*(?:fail\w*|error)\b.{{0,40}}{_MOVE}.{{0,20}}\bkv\b|"
     rf".*\b(?:mooncake|nixl|p2p|adxl|llm_?datadist)\b.{{0,60}}\btransfer\w*\b.{{0,60}}{_WRONG})"

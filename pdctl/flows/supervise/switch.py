@@ -24,8 +24,9 @@ def pause_of(ctx: Context) -> PauseSwitch:
 
 
 def lease_of(ctx: Context) -> FleetLock:
+    """One that is frozen has lost it: whoever holds it proves it before each act."""
     control = ctx.fleet.control
-    return lock_on(ctx.fleet.hosts[control], lambda: ctx.unrecorded(control), LEASE)
+    return lock_on(ctx.fleet.hosts[control], lambda: ctx.unrecorded(control), LEASE, expires=True)
 
 
 class Standby:

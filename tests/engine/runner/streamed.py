@@ -66,3 +66,29 @@ def run(runner: ModelRunner, slices: list[Slice]) -> torch.Tensor:
     logits = runner.run(Batch(0, slices))
     assert logits is not None
     return logits
+
+
+def played_wrong(
+    eager: ModelRunner, played: ModelRunner, near: float = 0.0, most: int = 5, steps: int = 4
+) -> str:
+    """How captured steps differ from eager ones, token by token; empty when they do not.
+
+    Each number of sequences up to `most` decodes `steps` tokens. `played` gets its captures here. A token
+    may be another one whose eager logit is not more than `near` below the greatest.
+    """
+    played.prepare()
+    if played._graphs is None:
+        return "no decode step was captured"
+    slices = prompts(eager, tuple(3 + 4 * i for i in range(most)))
+    first = run(eager, slices)
+    played.pool.copy_(eager.pool)
+    for count in range(1, most + 1):
+        batch = next_step(slices[:count], first[:count])
+        for at in range(steps):
+            want, got = run(eager, batch), run(played, batch)
+            lost = want.amax(-1) - want.gather(1, got.argmax(-1, keepdim=True)).squeeze(1)
+            if not bool((lost <= near).all()):
+                apart = float((want - got).abs().max())
+                return f"{count} sequences, step {at}: other tokens, logits up to {apart:.3g} apart"
+            batch = next_step(batch, want)
+    return ""

@@ -14,7 +14,7 @@ from engine.runner import ModelRunner
 from engine.runner.graphs import DecodeRows, sizes
 from tests.engine.models.deepseek import build_deepseek, one_thread  # noqa: F401
 from tests.engine.models.tiny import build
-from tests.engine.runner.streamed import PAGES, Replayed, next_step, prompts, run, runner_on
+from tests.engine.runner.streamed import PAGES, Replayed, next_step, played_wrong, prompts, run, runner_on
 
 MOST = 6
 
@@ -70,6 +70,19 @@ def test_a_played_step_has_the_bits_of_the_eager_one_whatever_is_in_its_batch(fo
         assert torch.equal(got, want) and torch.equal(graphed.pool, eager.pool), count
         steps[:count] = next_step(steps[:count], want)
     assert len(played) == 6 and set(played) <= set(graphed._graphs.sizes)  # type: ignore[union-attr]
+
+
+def test_the_gpus_lane_tells_captured_tokens_from_other_ones(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `make gpu` runs on a device, on streams that compute again what they have captured."""
+    assert played_wrong(runner_on(folder), runner_on(folder, Replayed())) == ""
+    assert played_wrong(runner_on(folder), runner_on(folder)) == "no decode step was captured"
+    rows = DecodeRows.of
+    monkeypatch.setattr(DecodeRows, "of", lambda slices, *args, **named: rows(slices[::-1], *args, **named))
+    assert "2 sequences, step 0: other tokens" in played_wrong(
+        runner_on(folder), runner_on(folder, Replayed())
+    )
 
 
 def test_only_steps_that_decode_and_sample_are_played(folder: Path) -> None:

@@ -71,6 +71,7 @@ def test_every_target_gives_the_engine_the_same_bits(folder: Path, monkeypatch: 
     assert all(torch.equal(logits, found[0]) for logits in found)
 
 
+@pytest.mark.slow
 def test_the_captured_step_of_the_kernels_is_proved_and_gives_what_the_references_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

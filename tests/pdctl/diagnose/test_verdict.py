@@ -57,3 +57,10 @@ def test_a_rule_that_knows_the_very_lines_explains_what_only_quotes_them() -> No
     vague = BY_CODE[FALLBACK.code].finding("p", "s", [line], "", touches=["p"], since=1.0, hypotheses=DOUBT)
     knows = BY_CODE[OTHER.code].finding("p", "s", [line], "", touches=["p"], since=900.0, hypotheses=DOUBT)
     assert placed(judge([vague, knows])) == [(OTHER.code, None), (FALLBACK.code, 0)]
+
+
+def test_a_life_that_is_back_explains_what_began_before_it_and_nothing_newer() -> None:
+    back = told("PD204", "d", since=100.0)
+    before, after = told("PD602", "d", since=90.0), told("PD602", "d", since=190.0)
+    assert placed(judge([back, before])) == [("PD204", None), ("PD602", 0)]
+    assert placed(judge([back, after])) == [("PD602", None), ("PD204", None)]

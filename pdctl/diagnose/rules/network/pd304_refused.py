@@ -4,14 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdctl.diagnose.endpoints import Endpoint, by_endpoint, listeners, loopback, owner, ports, recovered
+from pdctl.adapters.traces import Event
+from pdctl.diagnose.endpoints import (
+    Endpoint,
+    by_endpoint,
+    endpoint,
+    listeners,
+    loopback,
+    owner,
+    ports,
+    recovered,
+)
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import died
+from pdctl.diagnose.pairs import partners
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import listed
 
 _FINE = 3  # refusals that a start in the wrong order explains
+
+
+def _unnamed(rule: Rule, facts: Facts, events: list[Event]) -> Finding:
+    """A transport that is refused and does not say where."""
+    names = writers(events)
+    touched = partners(facts, names)
+    dead = [p.name for p in facts.parties if p.name in touched and died(p)]
+    return rule.finding(
+        listed(names),
+        f"The transport of {listed(names)} is refused by its peer, {count_words(len(events))}; "
+        + (f"the line names no address, and {listed(dead)} ended." if dead else "the line names no address."),
+        quoted(events),
+        "ss -ltnp on the peer's host: does the port that its log names still have a listener?",
+        touches=touched,
+        since=since(events),
+        hypotheses=(
+            Hypothesis(
+                "the peer's process of that transport is gone or was restarted on another port",
+                "compare the start of the peer with the first of these lines; restart both together",
+            ),
+            Hypothesis(
+                "it announced an address where it does not listen (loopback, another interface)",
+                "the address in the peer's log against ss -ltnp there",
+            ),
+        ),
+    )
 
 
 @rule(
@@ -50,6 +87,9 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
 
     What to do: see with `ss -ltnp` on that host who owns the port, then point peers to the server that does.
     """
+    nameless = [e for e in facts.events("net.refused") if endpoint(e.line) is None and "ransport" in e.line]
+    if nameless and not recovered(facts, nameless):
+        yield _unnamed(rule, facts, nameless)
     for at, events in by_endpoint(facts.events("net.refused")).items():
         host = owner(facts, at)
         bound = listeners(host, at.port) if host else []

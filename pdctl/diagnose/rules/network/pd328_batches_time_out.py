@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose import pairs
 from pdctl.diagnose.evidence import quoted, since, writers
 from pdctl.diagnose.facts import Facts
@@ -34,22 +35,37 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     events = facts.events("mooncake.batch_timeout", "mooncake.no_metadata")
     if not events:
         return
-    bad = writers(events)
+    bad, late = writers(events), _late(events)
     good = [p.name for p in facts.engines if p.name not in bad]
     yield rule.finding(
         listed(bad),
         f"transfer batches of {listed(bad)} time out" + (f"; {listed(good)} shows none." if good else "."),
         quoted(events),
-        "use one protocol on all hosts; ib_write_bw -d DEV between them; curl the metadata server from each",
+        late[0].test
+        if late
+        else "use one protocol everywhere; ib_write_bw -d DEV between hosts; curl the metadata server there",
         touches=partners(facts, bad),
         since=since(events),
         hypotheses=(
+            *late,
             *_sharded(facts, bad),
             Hypothesis("the protocol differs between hosts", "grep 'installTransport' in every log"),
             Hypothesis("the RDMA way between hosts is broken", "ib_write_bw -d DEV between two hosts"),
             Hypothesis("the metadata server is not reached", "curl its URL from every host"),
         ),
     )
+
+
+def _late(events: Sequence[Event]) -> list[Hypothesis]:
+    timer = next((e.values["timer"] for e in events if e.values.get("timer")), "")
+    if not timer:
+        return []
+    return [
+        Hypothesis(
+            "the peer answers later than its timeout under load, or is wedged",
+            f"one request alone: does it go through? Then raise {timer} once; if not, read the peer's log",
+        )
+    ]
 
 
 def _sharded(facts: Facts, bad: Sequence[str]) -> list[Hypothesis]:

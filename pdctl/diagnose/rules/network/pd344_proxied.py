@@ -73,7 +73,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             party.name,
             f"{party.name} calls {listed(hosts[:3] or ['its peers'])} through an HTTP proxy, and that fails.",
             [*(f"{party.name}: {n}={v}" for n, v in sorted(told.items())), *quoted(lines)],
-            f"add {','.join(hosts[:3]) or 'every peer'} to no_proxy of {party.name} (addresses, not networks), "
+            f"add {','.join(hosts[:3]) or 'every peer'} to no_proxy of {party.name} (by address), "
             f"or unset http_proxy; then: pdctl restart {party.name}",
             since=since(lines),
             hypotheses=()

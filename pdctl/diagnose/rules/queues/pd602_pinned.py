@@ -38,7 +38,7 @@ def _ends(facts: Facts, entry: Entry) -> str:
 
 
 def _passes(facts: Facts, entry: Entry) -> bool:
-    """Whether transfers of its edge that began after it have ended well: the edge works, this one does not."""
+    """Whether a transfer of its edge ended well after it began to wait: the edge works."""
     prefill, decode = facts.engine(entry.prefill or ""), facts.engine(entry.decode or "")
     peer = peer_of(prefill, decode) if prefill is not None and decode is not None else None
     return (

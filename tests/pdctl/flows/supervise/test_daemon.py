@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -29,7 +30,8 @@ from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
 from pdctl.flows.supervise.daemon import Daemon, half_way
 from pdctl.flows.supervise.pause import pause, resume
 from pdctl.flows.supervise.service import Service
-from pdctl.flows.supervise.switch import Standby, lease_of, pause_of
+from pdctl.flows.supervise.switch import LEASE, Standby, lease_of, pause_of
+from pdctl.remote import lock_lease
 from pdctl.remote.fanout import begin
 from pdctl.remote.journal import Call, Journal
 from pdctl.remote.journal_read import list_runs
@@ -123,6 +125,23 @@ def test_one_of_two_supervisors_acts(fleet: Fleet) -> None:
         lease_of(ctx).take(holder_for(dead, "dead", "pdctl supervise"))
         assert first.acquire() is True, "the lease of one that is dead is taken over"
         first.end()
+
+
+def test_a_frozen_supervisor_loses_its_lease_although_its_process_lives(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_lease, "BEAT", 3600.0)
+    with Context(fleet) as ctx:
+        frozen, other = Standby(ctx, print), Standby(ctx, print)
+        assert frozen.acquire() and not other.acquire()
+        path = Path(fleet.hosts[fleet.control].root, LEASE)
+        entry = json.loads(path.read_text())
+        path.write_text(json.dumps({**entry, "up": entry["up"] - 61, "heartbeat": entry["heartbeat"] - 61}))
+        assert other.acquire()
+        monkeypatch.setattr(lock_lease, "FRESH", 0.0)
+        with pytest.raises(LockedError):
+            frozen.check()
+        other.end()
 
 
 def test_pause_waits_for_what_the_supervisor_is_at_and_for_nobody_else(fleet: Fleet) -> None:
