@@ -49,7 +49,7 @@ def _tojson(
 class _Generation(Extension):
     """`{% generation %}` … `{% endgeneration %}` mark what is the assistant's, for training: text as any."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012 - so the base class has it
 
     def parse(self, parser: Parser) -> list[jinja2.nodes.Node]:
         next(parser.stream)

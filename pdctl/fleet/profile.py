@@ -44,6 +44,7 @@ class Value:
 
     @property
     def is_verified(self) -> bool:
+        """Whether what was seen to fire is this very value, by its text alone: no date counts."""
         return self.verified is not None and self.verified.value == self.value
 
 

@@ -137,8 +137,8 @@ class FleetFile(Strict):
 
 
 class Verified(Strict):
-    """A watchdog seen to fire. It vouches for the value that it names, of the units that it names, and for no
-    other; a record without units is from before they were written down, and vouches for none.
+    """A watchdog seen to fire. It vouches for the value that it names, on the units that it names, and for no
+    other. `units` is empty in a record of before they were written down.
     """
 
     value: str

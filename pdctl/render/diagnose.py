@@ -68,7 +68,7 @@ def _do(leader: Finding) -> Iterator[Line]:
     if tests:
         yield "bold green", f"Test first: {tests[0]}"
     if leader.remedy and leader.remedy not in tests:
-        yield "bold green", f"{'Else' if tests else 'Remedy'}: {leader.remedy}"
+        yield "bold green", f"Remedy: {leader.remedy}"
 
 
 def lines(report: Report) -> Iterator[Line]:

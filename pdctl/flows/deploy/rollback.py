@@ -79,7 +79,8 @@ def _target(
             if id in each.ids:
                 return each
         names = [name for d in known for name in d.ids]
-        hint = nearest(id, names) if known else "Nothing has been deployed yet."
+        # It may have been one: a run's history names it long after hosts have let go of it.
+        hint = f"{nearest(id, names)} {retain}" if known else "Nothing has been deployed yet."
         raise ConfigError("no_deployment", f"There is no deployment {id}.", hint)
     for each in known:
         if now is None or not each.same(now):

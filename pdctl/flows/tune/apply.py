@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pdctl.errors import PdctlError
@@ -121,8 +121,9 @@ def need_in_force(ctx: Context, profile: str, value: float) -> None:
         )
 
 
-def vouch(ctx: Context, proof: Proof, evidence: str, value: float) -> str:
-    """Write into the profile that its inflight `value` was seen to fire, if it is still what all run with.
+def vouch(ctx: Context, proofs: Sequence[Proof], evidence: str, value: float) -> str:
+    """Write into the profile that its inflight `value` was seen to fire on the prefills of `proofs`, if it is
+    still what all run with. What it took to fire is of the first of them.
 
     Why that was not done, "" when it was.
     """
@@ -137,8 +138,10 @@ def vouch(ctx: Context, proof: Proof, evidence: str, value: float) -> str:
     text = stated.value if stated else f"{known()[INFLIGHT].default:g}"
     if stated is None:
         set_value(fleet.paths.profiles, name, INFLIGHT, text, known()[INFLIGHT].does, by())
+    proof = proofs[0]
     record = Verified(
         value=text,
+        units=[p.prefill for p in proofs],
         at=now(),
         by=by(),
         fired_after_s=round(proof.fired_after, 3) if proof.fired_after is not None else None,

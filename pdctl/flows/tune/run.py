@@ -147,6 +147,5 @@ def _applied_value(report: TuneReport) -> float:
 
 
 def _vouch(ctx: Context, report: TuneReport, value: float) -> None:
-    proof = (report.again or report.proofs)[0]
-    report.unvouched = vouch(ctx, proof, report.evidence, value)
+    report.unvouched = vouch(ctx, report.again or report.proofs, report.evidence, value)
     report.verified = not report.unvouched

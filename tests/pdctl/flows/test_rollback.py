@@ -94,3 +94,18 @@ def test_back_over_a_changed_fleet(two: Bench) -> None:
     two.path.write_text(one + front)
     assert unready(two.context()) == {}
     assert two.deploy().plan.changes == 0
+
+
+def test_one_that_was_pruned_is_refused_with_what_is_kept_and_nothing_changes(bench: Bench) -> None:
+    bench.edit("retain = 3", "retain = 1")
+    made = []
+    for number in range(3):
+        bench.files = {"engine/__init__.py": str(number).encode()}
+        bench.deploy()
+        made.append(ids(bench)[0])
+    assert ids(bench) == [made[2], made[1]]
+    pids = bench.lives()
+    with pytest.raises(ConfigError, match=f"There is no deployment {made[0]}") as caught:
+        back(bench, made[0])
+    assert "pdctl rollback --list" in caught.value.hint and "`retain` under [fleet]" in caught.value.hint
+    assert bench.lives() == pids

@@ -192,6 +192,8 @@ def test_a_browser_draws_it_wide_narrow_light_and_dark(tmp_path: Path) -> None:
             browser.open(f"{pages.url}/", width, 800, dark)
             browser.until("document.body?.dataset.drawn")
             assert browser.value(SCROLLED) <= width, name
+            top = browser.value("document.querySelector('#open a').getBoundingClientRect().top")
+            assert top < 300, "what is wrong now stands where the page opens"
             background[name] = browser.value("getComputedStyle(document.body).backgroundColor")
             drawn = browser.value("document.querySelectorAll('path.line').length")
             assert drawn >= 10, name  # four plots of the fleet and four of the cell

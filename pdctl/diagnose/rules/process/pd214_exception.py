@@ -30,7 +30,7 @@ from pdctl.diagnose.words import span
 def _says(what: str) -> list[Hypothesis]:
     if not what:
         return []
-    return [Hypothesis("a setting is not as it has to be, and it says how", f"{what}; start it again")]
+    return [Hypothesis("a setting is not as it has to be, and it says how", what)]
 
 
 def _said_before(above: Sequence[Event]) -> list[Hypothesis]:
@@ -142,6 +142,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         above = before(party, event)
         where, frames = place(party.traces, event)
         says = advice(event.values.get("message", ""), party.traces)
+        says = says and f"{says} on {party.name} and its peers, then: pdctl deploy"
         asserted = next((e.values["what"] for e in frames if "what" in e.values), "")
         yield rule.finding(
             party.name,
@@ -150,9 +151,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             + (f", in {where}" if where else "")
             + (f"; before that: {said_in(above[0])}." if above else "."),
             [*quoted(above), *quoted([event, *others]), *quoted(frames)],
-            f"{says} on {party.name} and its peers, then: pdctl deploy"
-            if says
-            else f"pdctl logs {party.name}",
+            says or f"pdctl logs {party.name}",
             touches=[party.name, *gone],
             since=event.at,
             severity=gravity(party),

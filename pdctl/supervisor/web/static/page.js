@@ -169,6 +169,10 @@ function drawIncidents() {
       h("ol", {}, lines), done.length ? h("p", {}, "Done:") : "", h("ol", {}, done), evidence);
   });
   $("incidents").replaceChildren(...(list.length ? list : [h("p", { class: "soft" }, "none")]));
+  // What is wrong now stands on top: on a phone the list itself is far below.
+  const open = state.book.incidents.filter(i => i.closed === null);
+  $("open").replaceChildren(...open.map(i => h("a", { class: "bad", href: "#incidents" }, `incident ${i.id}, ${i.cell || "fleet"}: ${i.state}: ${i.summary}`)));
+  $("open").hidden = !open.length;
   const heads = ["at", "action", "target", "outcome", "detail", "incident"];
   $("actions").replaceChildren(table(heads, actions.slice(0, 50).map(a =>
     [when(a.at), a.action, a.target, a.outcome, a.detail, a.incident === null ? "" : `${a.incident}`])));
