@@ -15,6 +15,7 @@ from pdctl.flows.deploy.gate import prove_started, unready
 from pdctl.flows.deploy.planning import Deploy, plan_deploy
 from pdctl.flows.deploy.result import DeployFailed, Outcome
 from pdctl.flows.deploy.run import apply_deploy
+from pdctl.flows.recovery.refuse import refuse_half_done
 from pdctl.remote.journal import Call, Journal
 from pdctl.render.plan import counted, show_notes, show_outcome, show_plan
 from pdctl.render.table import show_json
@@ -54,6 +55,7 @@ def command(
     """
     s = session(ctx)
     with s.context() as context:
+        refuse_half_done(context.fleet)
         if plan:
             made = plan_deploy(context, wait, limit=limit, check=check)
             return show_planned(made, s.json, detailed_exitcode)

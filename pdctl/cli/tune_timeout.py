@@ -10,6 +10,7 @@ from pdctl.cli.session import LockWait, Session, confirm, session
 from pdctl.errors import ConfigError
 from pdctl.exits import Exit
 from pdctl.flows.changing import changing
+from pdctl.flows.tune.measure import CONTEXT
 from pdctl.flows.tune.proposal import FLOOR, TARGET, Wanted
 from pdctl.flows.tune.report import Options
 from pdctl.flows.tune.run import run
@@ -27,6 +28,15 @@ Target = Annotated[
         max=0.5,
         help="Rate of healthy transfers that may dwell longer than what was measured, "
         "with 95 % confidence: 0.01 takes 299 transfers with decode saturated, 0.0001 takes 29956.",
+    ),
+]
+Tokens = Annotated[
+    int,
+    typer.Option(
+        "--context",
+        min=160,
+        max=1 << 20,
+        help="Tokens of the longest conversations measured with: take those of the fleet's own traffic.",
     ),
 ]
 Restarts = Annotated[
@@ -51,6 +61,7 @@ def command(
     limit: Limit = 600.0,
     target: Target = TARGET,
     floor: Annotated[float, typer.Option(min=1, help="No value below it is proposed, seconds.")] = FLOOR,
+    context: Tokens = CONTEXT,
     restarts: Restarts = 0,
     one_sided: Annotated[
         bool, typer.Option("--one-sided", help="With --restarts: decodes alone, not both sides.")
@@ -66,6 +77,7 @@ def command(
     options = Options(
         seconds=seconds,
         limit=limit,
+        context=context,
         wanted=Wanted(target=target, floor=floor),
         restarts=restarts,
         one_sided=one_sided,
@@ -91,11 +103,12 @@ def _call(options: Options, yes: bool) -> Call:
     numbers = {
         "--seconds": options.seconds,
         "--limit": options.limit,
+        "--context": options.context,
         "--target": options.wanted.target,
         "--floor": options.wanted.floor,
         "--restarts": options.restarts,
     }
-    again = [*words, *(word for name, number in numbers.items() for word in (name, f"{number:g}"))]
+    again = [*words, *(word for name, number in numbers.items() for word in (name, f"{number:.10g}"))]
     return Call(" ".join(words), (*again, *(["--one-sided"] if options.one_sided else [])))
 
 

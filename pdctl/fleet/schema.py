@@ -137,11 +137,12 @@ class FleetFile(Strict):
 
 
 class Verified(Strict):
-    """A watchdog seen to fire. It vouches for the value that it names, on the units that it names, and for no
-    other. `units` is empty in a record of before they were written down.
+    """A watchdog seen to fire. It vouches for the value that it names, on the units that it names of that
+    fleet, and for no other; both are empty in a record of before they were written down.
     """
 
     value: str
+    fleet: str = ""
     units: list[Name] = []
     at: str
     by: str

@@ -17,6 +17,7 @@ def show(report: TuneReport) -> None:
             print(f"  {line}")
     if report.proposal is not None:
         _proposed(report.proposal)
+        print(f"Measured with conversations of up to {report.context} tokens; for longer ones: --context.")
     for proof in report.proofs:
         _proof(proof, "")
     for proof in report.again:

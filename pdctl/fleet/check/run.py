@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pdctl.errors import ConfigError
-from pdctl.fleet.check import chain, live, risky, sides, unknown, values
+from pdctl.fleet.check import chain, live, proof, risky, sides, unknown, values
 from pdctl.fleet.check.finding import Finding, merged
 from pdctl.fleet.check.scope import Scope, fleet_scope, profile_scope
 from pdctl.fleet.model import Fleet
@@ -31,6 +31,7 @@ def check_profiles(fleet: Fleet, name: str | None = None, deployed: str = "") ->
         scope = _scope(fleet, name, frozenset(broken))
         for kind in (unknown, values, sides, chain, risky):
             found += kind.problems(scope)
+        found += proof.problems(scope, fleet.name)
         found += live.problems(scope, deployed)
     return merged(found)
 

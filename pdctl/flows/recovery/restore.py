@@ -42,6 +42,9 @@ def restore(ctx: Context) -> Restored:
     done = Restored()
     if record is None:
         return done
+    # This machine's own files first: a host that cannot be asked must not keep them half changed.
+    for name, (was, now) in record.files.items():
+        _rewrite(Path(name), was, now, done)
     _go_on(ctx, record, done)
     named = {*record.timeouts, *(f.engine for f in record.faults)}
     named |= {ctx.fleet.router.name} if record.held else set()
@@ -59,8 +62,6 @@ def restore(ctx: Context) -> Restored:
         if unit in lives:
             # What came with a restart from an env file that the run had written is the run's, too.
             _put_back(ctx, unit, values, unit in same or unit in record.envs, done)
-    for name, (was, now) in record.files.items():
-        _rewrite(Path(name), was, now, done)
     if silent:
         _keep(ctx, record, silent)
     if record.deploys and (changes := redeploy(ctx)):

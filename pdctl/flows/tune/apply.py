@@ -141,6 +141,7 @@ def vouch(ctx: Context, proofs: Sequence[Proof], evidence: str, value: float) ->
     proof = proofs[0]
     record = Verified(
         value=text,
+        fleet=fleet.name,
         units=[p.prefill for p in proofs],
         at=now(),
         by=by(),

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pdctl.fleet.model import Engine, Fleet
@@ -18,6 +18,8 @@ from pdctl.flows.load.run import drive
 from pdctl.flows.tune.estimate import needed
 from pdctl.flows.tune.proposal import ENOUGH
 
+# Tokens of a conversation: what is measured holds for prompts of that length, and longer ones wait longer.
+CONTEXT = 512
 # The engine's own default where the fleet file leaves max_running out.
 SLOTS = 16
 _LOOK = 1.0  # an engine keeps the last 512 dwells: looking every second misses none
@@ -109,21 +111,22 @@ class Plan:
     limit: float
 
 
-def plans(fleet: Fleet, seconds: float, target: float, limit: float) -> tuple[Plan, ...]:
+def plans(
+    fleet: Fleet, seconds: float, target: float, limit: float, context: int = CONTEXT
+) -> tuple[Plan, ...]:
     """Idle: one request at a time. Load: a few agents. Saturated: half more requests at once than decode has
     slots, and two, until the target's rate can be borne out.
+
+    Conversations of up to `context` tokens: half of them begin long, so that the first minute is already like
+    every later one. ConfigError when a round does not fit.
     """
     slots = sum(e.spec.max_running or SLOTS for e in fleet.engines() if e.role == "decode")
     limit = max(limit, seconds)
+    shape = Shape(agents=1, seconds=seconds, tokens=24, context=context, long=0.5)
     return (
-        Plan("idle", Shape(agents=1, seconds=min(seconds, _IDLE), tokens=4), 0, limit),
-        Plan("load", Shape(agents=3, seconds=seconds, tokens=8), ENOUGH, limit),
-        Plan(
-            "saturated",
-            Shape(agents=slots + slots // 2 + 2, seconds=seconds, tokens=24),
-            needed(target),
-            limit,
-        ),
+        Plan("idle", replace(shape, agents=1, seconds=min(seconds, _IDLE), tokens=4), 0, limit),
+        Plan("load", replace(shape, agents=3, tokens=8), ENOUGH, limit),
+        Plan("saturated", replace(shape, agents=slots + slots // 2 + 2), needed(target), limit),
     )
 
 

@@ -12,14 +12,15 @@ from pdctl.errors import PdctlError
 from pdctl.exits import Exit
 from pdctl.fleet.model import Fleet
 from pdctl.flows.tune.apply import Change, by
-from pdctl.flows.tune.measure import Phase
+from pdctl.flows.tune.measure import CONTEXT, Phase
 from pdctl.flows.tune.proof import Proof
 from pdctl.flows.tune.proposal import Proposal, Wanted
 
 
 @dataclass(frozen=True)
 class Options:
-    """A measured phase takes `seconds`, again until the target's transfers were seen or `limit` is over.
+    """A measured phase takes `seconds`, again until the target's transfers were seen or `limit` is over, with
+    conversations of up to `context` tokens.
 
     `restarts` of the fleet are measured behind, of decodes alone with `one_sided`. `confirm` raises when the
     operator declines.
@@ -27,6 +28,7 @@ class Options:
 
     seconds: float = 20.0
     limit: float = 600.0
+    context: int = CONTEXT
     wanted: Wanted = field(default_factory=Wanted)
     restarts: int = 0
     one_sided: bool = False
@@ -50,6 +52,7 @@ class TuneReport:
     restored: list[str] = field(default_factory=list)
     phases: list[Phase] = field(default_factory=list)
     proposal: Proposal | None = None
+    context: int = CONTEXT
     proofs: list[Proof] = field(default_factory=list)
     again: list[Proof] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
@@ -80,6 +83,7 @@ class TuneReport:
             "profile": self.profile,
             "present_s": self.present,
             "restored": self.restored,
+            "context": self.context,
             "phases": [_phase(p) for p in self.phases],
             "proposal": asdict(self.proposal) if self.proposal else None,
             "proofs": [asdict(p) | {"ok": p.ok} for p in self.proofs],

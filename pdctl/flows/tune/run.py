@@ -75,7 +75,8 @@ def _question(fleet: Fleet, options: Options) -> str:
 
 
 def _measure(ctx: Context, options: Options, report: TuneReport, numbers: dict[str, float]) -> None:
-    wanted = plans(ctx.fleet, options.seconds, options.wanted.target, options.limit)
+    wanted = plans(ctx.fleet, options.seconds, options.wanted.target, options.limit, options.context)
+    report.context = options.context
     report.phases = measure(ctx, wanted)
     if options.restarts:
         load = next(plan for plan in wanted if plan.name == "load")

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from pdctl.errors import ConfigError
+from pdctl.fleet.chain import INFLIGHT
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.run import check_profiles
-from pdctl.fleet.edit import set_value
+from pdctl.fleet.edit import set_value, set_verified
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.profile import engine_env, load_profile
+from pdctl.fleet.schema import Verified
 
 PAIR = """schema = 1
 
@@ -219,6 +221,31 @@ def test_the_order_that_a_deploy_insists_on_is_found_too(
     (found,) = check_profiles(load_fleet(path))
     assert (found.kind, found.level) == ("chain", "error")
     assert found.name == "PD_ROUTER_IDLE_TIMEOUT=700 of router"
+
+
+def test_evidence_counts_for_the_value_and_the_unit_that_it_names_and_for_no_date(
+    write_fleet: Callable[..., Path], profiles: Path
+) -> None:
+    path, file = write_fleet(), profiles / "default.toml"
+    fleet = load_fleet(path)
+    seen = {"at": "2026-01-01T00:00:00Z", "by": "a@b", "fleet": fleet.name}
+    set_verified(profiles, "default", INFLIGHT, Verified(value="120", units=["prefill-0"], **seen))
+    assert check_profiles(fleet) == []
+    file.write_text(file.read_text().replace('value = "120"', 'value = "110"', 1))  # its date stays
+    (found,) = check_profiles(fleet, None, "2026-06-01T00:00:00Z")
+    assert (found.kind, found.name, found.units) == ("proof", f"{INFLIGHT}=110", ("prefill-0",))
+    assert "which is 120" in found.says and "tune-timeout --verify" in found.do
+    assert found.place == f"{file}:{line(file, f'[values.{INFLIGHT}]')}" and found.bad
+    for record in (
+        Verified(value="110", units=["prefill-9"], **seen),
+        Verified(value="110", units=["prefill-0"], **{**seen, "fleet": "another"}),
+        Verified(value="110", **{**seen, "fleet": ""}),
+    ):
+        set_verified(profiles, "default", INFLIGHT, record)
+        (found,) = check_profiles(fleet)
+        assert found.kind == "proof" and f"not on prefill-0 of {fleet.name}" in found.says
+    set_verified(profiles, "default", INFLIGHT, Verified(value="110", units=["prefill-0"], **seen))
+    assert check_profiles(fleet) == []
 
 
 def test_a_secret_is_named_by_its_file_and_seen_nowhere(

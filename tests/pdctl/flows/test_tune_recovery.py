@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pdctl.errors import PdctlError
+from pdctl.__main__ import main
+from pdctl.errors import PdctlError, UnreachableError
 from pdctl.exits import Exit
 from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, TRANSFER
 from pdctl.fleet.edit import set_value, set_values
@@ -102,6 +103,45 @@ def test_a_profile_is_put_back_only_as_the_run_wrote_it(bench: Bench) -> None:
     assert (folder / "default.toml").read_text() == edited
 
 
+def test_a_deploy_does_not_bring_what_a_killed_run_has_half_done(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed between the profile and the rest: nothing of it was proved, and resume puts it back."""
+    bench.deploy()
+    ctx = bench.context()
+    tuned = {env: (f"{value:g}", "measured") for env, value in WANTED.items()}
+    edit = set_values(ctx.fleet.paths.profiles, "default", tuned, "me@here")
+    recovery.write(ctx.fleet, recovery.Record(files={str(edit.path): (edit.before, edit.after)}))
+    edit.apply()
+    lives = bench.lives()
+    for words in (["deploy", "--plan"], ["deploy", "--yes"]):
+        assert main(["--fleet", str(bench.path), *words]) == Exit.USAGE
+        said = capsys.readouterr().err
+        assert "default.toml is as a `pdctl tune-timeout` wrote it" in said and "`pdctl resume`" in said
+    assert bench.lives() == lives and installed(bench, "prefill-0")[INFLIGHT] == "120"
+    assert main(["--fleet", str(bench.path), "resume"]) == Exit.OK
+    assert edit.path.read_text() == edit.before and not bench.plan().plan.pending
+
+
+def test_files_are_put_back_also_where_a_host_cannot_be_asked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = bench.context()
+    edit = set_values(ctx.fleet.paths.profiles, "default", {"PD_QUEUE_TIMEOUT": ("200", "x")}, "me@here")
+    record = recovery.Record(files={str(edit.path): (edit.before, edit.after)})
+    record.envs = {"prefill-0": {"PD_QUEUE_TIMEOUT": ("300", "200")}}
+    recovery.write(ctx.fleet, record)
+    edit.apply()
+
+    def silent(*args: object) -> None:
+        raise UnreachableError("unreachable", "local does not answer.")
+
+    monkeypatch.setattr("pdctl.flows.recovery.restore.read_env", silent)
+    with pytest.raises(UnreachableError):
+        restore(ctx)
+    assert edit.path.read_text() == edit.before and recovery.path(ctx.fleet).exists()
+
+
 def test_a_record_of_another_version_is_a_sentence(bench: Bench) -> None:
     ctx = bench.context()
     target = recovery.path(ctx.fleet)
@@ -167,7 +207,7 @@ def test_a_unit_with_a_value_of_its_own_keeps_it(bench: Bench) -> None:
     tune_apply.apply(ctx, WANTED, REASONS)
     assert note_deployment(ctx, WANTED) == []
     assert inflight(ctx) == 130.0 and installed(bench, "prefill-0")[INFLIGHT] == "130"
-    assert "prefill-0 runs with 130 s" in tune_apply.vouch(ctx, PROOF, "e.json", 45.0)
+    assert "prefill-0 runs with 130 s" in tune_apply.vouch(ctx, [PROOF], "e.json", 45.0)
     assert not load_profile(ctx.fleet.paths.profiles, "default").values[INFLIGHT].is_verified
 
 
@@ -182,13 +222,14 @@ def test_what_is_not_in_force_is_not_vouched_for(bench: Bench) -> None:
     assert (caught.value.code, caught.value.exit) == ("not_in_force", Exit.FINDINGS)
     assert "prefill-0 runs with 120 s" in caught.value.message and "pdctl deploy" in caught.value.hint
     assert "changed to PD_PREFILL_INFLIGHT_TIMEOUT=130 meanwhile" in tune_apply.vouch(
-        ctx, PROOF, "e.json", WAS
+        ctx, [PROOF], "e.json", WAS
     )
-    assert "prefill-0 runs with 120 s" in tune_apply.vouch(ctx, PROOF, "e.json", 130.0)
+    assert "prefill-0 runs with 120 s" in tune_apply.vouch(ctx, [PROOF], "e.json", 130.0)
     assert not load_profile(folder, "default").values[INFLIGHT].is_verified
     bench.deploy()
-    assert tune_apply.vouch(ctx, PROOF, "e.json", 130.0) == ""
-    assert load_profile(folder, "default").values[INFLIGHT].is_verified
+    assert tune_apply.vouch(ctx, [PROOF], "e.json", 130.0) == ""
+    stated = load_profile(folder, "default").values[INFLIGHT]
+    assert stated.is_verified and stated.verified and stated.verified.units == ["prefill-0"]
 
 
 # before anything is sent ---------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ def _measure(ctx: Context, options: Options, report: TuneReport) -> None:
     if ctx.fleet.router.kind == "none":
         report.notes.append("nothing was measured: the fleet file names no router to send load through")
         return
-    wanted = plans(ctx.fleet, options.seconds, options.wanted.target, options.limit)
+    wanted = plans(ctx.fleet, options.seconds, options.wanted.target, options.limit, options.context)
+    report.context = options.context
     report.phases = [_phase(ctx, plan) for plan in wanted]
     saturated = next(p for p in report.phases if p.name == "saturated")
     proposal = propose(
@@ -239,17 +240,22 @@ def _vouch(ctx: Context, report: TuneReport) -> None:
     """What was seen to fire at the value that the profile says is recorded there as verified."""
     folder, name = ctx.fleet.paths.profiles, report.profile
     values = load_profile(folder, name).values
+    fired: dict[str, list[Proof]] = {}
     for proof in report.again or report.proofs:
         stated = values.get(proof.watchdog)
-        if proof.fired_after is None or stated is None or float(stated.value) != proof.test_value:
-            continue
+        if proof.fired_after is not None and stated and float(stated.value) == proof.test_value:
+            fired.setdefault(proof.watchdog, []).append(proof)
+    for watchdog, proofs in fired.items():
+        proof = proofs[0]
         record = Verified(
-            value=stated.value,
+            value=values[watchdog].value,
+            fleet=ctx.fleet.name,
+            units=[p.prefill for p in proofs],
             at=now(),
             by=by(),
-            fired_after_s=round(proof.fired_after, 3),
+            fired_after_s=round(proof.fired_after or 0.0, 3),
             test_value_s=proof.test_value,
             evidence=report.evidence,
         )
-        set_verified(folder, name, proof.watchdog, record)
+        set_verified(folder, name, watchdog, record)
         report.verified = True
