@@ -51,16 +51,21 @@ class Attention:
             q, k = turned[:, : self._heads], turned[:, self._heads :]
             kv_write(pool, self._layer, step.kv_rows, k[: step.real], v[: step.real])
         else:
-            q = self._normed(both[:, : self._heads], both[:, self._heads :], v, pool, step)
+            q = self._normed(self._norms, both[:, : self._heads], both[:, self._heads :], v, pool, step)
         return self.out(self._attend(q, pool, step).view(x.shape[0], -1))
 
     def _normed(
-        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pool: torch.Tensor, step: Step
+        self,
+        norms: tuple[RmsNorm, RmsNorm],
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        pool: torch.Tensor,
+        step: Step,
     ) -> torch.Tensor:
         """Queries, normed and turned, while keys are so too and written. Without norms, turning both at once
         leaves nothing to be done beside it."""
-        assert self._norms is not None
-        streams, (q_norm, k_norm) = self._streams, self._norms
+        streams, (q_norm, k_norm) = self._streams, norms
 
         def write() -> None:
             turned = rope(k_norm(k), step.cos, step.sin)

@@ -68,17 +68,17 @@ class CompressedAttention:
 
     def __call__(self, x: torch.Tensor, pool: torch.Tensor, step: CompressedStep) -> torch.Tensor:
         """[rows, hidden] for x of that shape; what is cached of the rows is written into the pool first."""
-        cache, real, beside = self._cache, step.rows.real, self._entries is not None
-        rotary, turn = (cache.compress, step.compress) if beside else (cache.main, step.main)
+        cache, real, entries = self._cache, step.rows.real, self._entries
+        rotary, turn = (cache.compress, step.compress) if entries else (cache.main, step.main)
         q_down, kv, *rest = self._down(x).split(self._down.sizes, 1)
         q_down = self._q_norm(q_down)
         q, *index_q = self._up(q_down).split(self._up.sizes, 1)
-        slots = self._start(x, rest, index_q, pool, step) if beside else step.seen[:, :0]
+        slots = self._start(entries, x, rest, index_q, pool, step) if entries else step.seen[:, :0]
         q = F.rms_norm(q.reshape(x.shape[0], self._heads, self._dim), (self._dim,), None, self._eps)
         q = turn_tail(q, rotary, turn)
         kv = turn_tail(self._kv_norm(kv)[:, None], rotary, turn).squeeze(1)
         near = far = step.window.join(cache.layout, WINDOW, self._layer, pool, kv[:real])
-        if beside:
+        if entries:
             self._streams.join(MAIN, SIDE)
             far = cache.layout.table(pool, self._span)
         found = torch.zeros_like(q)
@@ -90,6 +90,7 @@ class CompressedAttention:
 
     def _start(
         self,
+        entries: Compressor,
         x: torch.Tensor,
         rest: list[torch.Tensor],
         index_q: list[torch.Tensor],
@@ -101,13 +102,14 @@ class CompressedAttention:
         return self._streams.launch(
             SIDE,
             "entries",
-            lambda: self._chosen(x, rest, index_q, pool, step),
+            lambda: self._chosen(entries, x, rest, index_q, pool, step),
             reads=[x, *rest, *index_q, *step.tensors],
             writes=[pool],
         )
 
     def _chosen(
         self,
+        entries: Compressor,
         x: torch.Tensor,
         rest: list[torch.Tensor],
         index_q: list[torch.Tensor],
@@ -119,9 +121,8 @@ class CompressedAttention:
 
         `rest`: what the compressors take, [kv, gate] of the attention's and then of the indexer's.
         """
-        assert self._entries is not None
         cache, real, closing = self._cache, step.rows.real, step.closing[self._span]
-        made = self._entries(torch.cat(rest[:2], 1)[:real], pool, closing)
+        made = entries(torch.cat(rest[:2], 1)[:real], pool, closing)
         at = cache.layout.slots(self._span, closing.pages, closing.numbers)
         cache.layout.table(pool, self._span).index_copy_(0, at + cache.offset(self._span, self._number), made)
         chosen = step.heavy_entries

@@ -76,4 +76,4 @@ class CudaStreams:
                 work()
             finally:
                 self._streams[MAIN] = outer
-        return graph.replay  # type: ignore[no-any-return]
+        return graph.replay

@@ -6,8 +6,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
+
+
+class Lifetime:
+    """Of a storage, which this does not keep: whether anything still does."""
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self._weak = storage._weak_ref()
+
+    @property
+    def ended(self) -> bool:
+        return bool(torch.UntypedStorage._expired(self._weak))
+
+    def __del__(self) -> None:
+        torch.UntypedStorage._free_weak_ref(self._weak)
 
 
 @dataclass(eq=False)
@@ -18,7 +31,7 @@ class Memory:
     `writers`: which have changed it."""
 
     name: str
-    storage: StorageWeakRef
+    lifetime: Lifetime
     owner: str | None = None
     captured: bool = False
     held: bool = False
@@ -78,13 +91,13 @@ class Memories:
         self, tensor: torch.Tensor, name: str, owner: str | None = None, captured: bool = False
     ) -> Memory:
         storage = tensor.untyped_storage()
-        memory = Memory(name, StorageWeakRef(storage), owner, captured)
+        memory = Memory(name, Lifetime(storage), owner, captured)
         self._live[storage._cdata] = memory
         return memory
 
     def gone(self) -> list[Memory]:
         """What has been dropped since this was last asked."""
-        found = {key: memory for key, memory in self._live.items() if memory.storage.expired()}
+        found = {key: memory for key, memory in self._live.items() if memory.lifetime.ended}
         for key in found:
             del self._live[key]
         return list(found.values())

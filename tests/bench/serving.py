@@ -21,6 +21,7 @@ from tests.bench.stats import percentile, show, spread, table
 
 HEAD = ["side", "clients", "out tok/s", "TTFT p50 ms", "ITL p50 ms", "ITL p99 ms", "failed", "other load"]
 IDLE_SECONDS = 3.0
+BUDGET = 600.0  # seconds of measuring
 
 
 @dataclass(frozen=True)
@@ -80,20 +81,30 @@ class Level:
         }
 
 
-def warm(sides: dict[str, Target], plan: Plan) -> None:
-    """One loop of full-length requests at the most clients for each side, not counted."""
-    most = max(plan.clients)
+def warm(sides: dict[str, Target], plan: Plan) -> Plan:
+    """One loop of full-length requests at the most clients for each side, not counted.
+
+    Returns the plan without its highest levels where, at this pace, it would take longer than BUDGET.
+    """
+    most, pace = max(plan.clients), 0.0
     for side, target in sides.items():
-        point = closed_loop(target, prompts(7, most, plan.prompt), most, plan.output)
+        point = whole(closed_loop(target, prompts(7, most, plan.prompt), most, plan.output), plan.output)
         if point.errors:
             raise BenchError(f"{side} did not serve its warm-up: {point.errors[0]}")
         say(f"  warmed {side} in {point.wall:.0f} s")
+        pace += point.wall / most
+    clients = list(plan.clients)
+    while len(clients) > 1 and plan.rounds * sum(map(plan.requests, clients)) * pace > BUDGET:
+        clients.pop()
+    seconds = plan.rounds * sum(map(plan.requests, clients)) * pace
+    say(f"  {plan.rounds} rounds with {', '.join(map(str, clients))} clients, some {seconds:.0f} s")
+    return replace(plan, clients=tuple(clients))
 
 
 def measure(sides: dict[str, Target], groups: dict[str, list[int]], plan: Plan) -> list[Level]:
     """Alternate the sides within each round; BenchError when one answers nothing any more."""
+    plan = warm(sides, plan)
     levels = {(side, c): Level(side, c, [], []) for c in plan.clients for side in sides}
-    warm(sides, plan)
     for round_ in range(plan.rounds):
         for c in plan.clients:
             work = prompts(1000 * round_ + c, plan.requests(c), plan.prompt)

@@ -24,8 +24,10 @@ SIGNS = (
     Sign("net.proxy", "ProxyError"),
     Sign("net.proxy", "roxy CONNECT aborted"),
     Sign("net.proxy", "unnel connection failed"),
-    Sign("http.failed", "http", r"\b(?P<status>403|407|502|503|504)\b.{0,60}https?://(?P<host>[\w.-]+)"),
-    Sign("http.failed", "http", r"https?://(?P<host>[\w.-]+)\S*.{0,60}\b(?P<status>403|407|502|503|504)\b"),
+    *(
+        Sign("http.failed", key, r"\b(?P<status>403|407|50[234])\b.{0,80}https?://(?P<host>[\w.-]+)")
+        for key in ("Service Unavailable", "Bad Gateway", "Gateway Time", "Forbidden", "Proxy Authentication")
+    ),
     Sign("net.no_route", "No route to host"),
     Sign("net.no_route", "etwork is unreachable"),
     Sign("net.no_name", "Name or service not known"),
