@@ -141,6 +141,6 @@ def test_the_real_closure_without_an_index(
     disk = h2.sh(f"du -sm {ROOT} {ROOT}/venvs {ROOT}/wheels").split()[::2]
     with capsys.disabled():
         print(
-            f"\n{size / 1e6:.0f} MB of wheels; cut off after {first:.0f} s with {len(kept)} of {len(wheels)}; "
+            f"\n{size / 1e6:.0f} MB of wheels; cut off after {first:.0f} s, {len(kept)} of {len(wheels)}; "
             f"again {again / 1e6:.0f} MB, {second:.0f} s; MiB on the host: {disk}"
         )

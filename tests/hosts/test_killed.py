@@ -45,6 +45,7 @@ def day(lab: Lab, smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_a_deploy_killed_on_its_way_is_run_again_and_finishes(day: RealFleet) -> None:
     """While it sends, between the switch and the start, and in the midst of a co-restart."""
     day.done("deploy", "--yes")

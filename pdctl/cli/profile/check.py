@@ -18,7 +18,7 @@ def command(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="One profile. Default: all that the fleet uses.")] = None,
 ) -> Exit:
-    """Unknown names, bad values, sides that differ, deadlines out of order, values that hurt.
+    """Unknown names, bad values, sides that differ, deadlines out of order, evidence of another value, risks.
 
     Asks no host and changes nothing. What it knows of each variable is in docs/catalogue.md. Exit 3 when
     something is wrong or doubtful.

@@ -27,7 +27,10 @@ def _lacks(fleet: str, unit: str, value: Value) -> str:
     if not value.is_verified:
         return f"is not the value that was seen to fire at {record.at}, which is {record.value}"
     if unit and (fleet, unit) not in [(record.fleet, u) for u in record.units]:
-        seen = ", ".join(record.units) or "units that its record does not name"
-        where = f"{seen} of fleet {record.fleet or '?'}, not on {unit} of {fleet}"
-        return f"was seen to fire at {record.at} on {where}"
+        seen = (
+            f"on {', '.join(record.units)} of {record.fleet}"
+            if record.units
+            else "where its record does not say"
+        )
+        return f"was seen to fire at {record.at} {seen}, and not on {unit} of {fleet}"
     return ""
