@@ -26,7 +26,7 @@ def _cpu_model() -> str:
 def fast_bfloat16() -> bool:
     """Whether the CPU multiplies bfloat16 by itself.
 
-    Elsewhere torch emulates it and a prompt takes ten times as long as in float32: that measures neither side.
+    Elsewhere torch emulates it, ten times slower than float32, and neither side is measured.
     """
     try:
         text = Path("/proc/cpuinfo").read_text()

@@ -125,13 +125,26 @@ def test_two_sides_get_the_same_work_in_turn_and_their_ratio_is_said():
     json.dumps([lv.document() for lv in levels])
 
 
-def test_an_answer_of_another_length_is_a_failure_and_a_side_without_answers_ends_the_run():
+def test_an_answer_of_another_length_is_a_failure_and_a_side_without_answers_ends_the_run(monkeypatch):
     with server(sse(*TOKENS, USAGE)) as (url, _):
         point = closed_loop(Target(url, "m"), prompts(1, 2, 4), 1, 3)
         assert not serving.whole(point, 3).errors
         assert serving.whole(point, 4).errors == ["3 tokens instead of 4"] * 2
+        alone, plan = {"ours": Target(url, "m")}, serving.Plan((1,), 4, 4, 1)
+        with pytest.raises(BenchError, match="ours did not serve its warm-up: 3 tokens instead of 4"):
+            serving.measure(alone, {}, plan)
+        monkeypatch.setattr(serving, "warm", lambda sides, plan: plan)
         with pytest.raises(BenchError, match="ours answered none of 4 requests: 3 tokens instead of 4"):
-            serving.measure({"ours": Target(url, "m")}, {}, serving.Plan((1,), 4, 4, 1))
+            serving.measure(alone, {}, plan)
+
+
+def test_a_plan_too_long_for_this_machine_loses_its_highest_levels_and_says_so(monkeypatch, capsys):
+    plan = serving.Plan((1, 2), prompt=4, output=3, rounds=2)
+    with server(sse(*TOKENS, USAGE)) as (url, _):
+        assert serving.warm({"ours": Target(url, "m")}, plan) == plan
+        monkeypatch.setattr(serving, "BUDGET", 0.0)
+        assert serving.warm({"ours": Target(url, "m")}, plan).clients == (1,)
+    assert "2 rounds with 1 clients" in capsys.readouterr().err
 
 
 def test_a_part_that_does_not_end_is_ended_with_where_it_was():
