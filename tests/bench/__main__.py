@@ -55,13 +55,13 @@ def parse(names: tuple[str, ...]) -> argparse.Namespace:
     return parser.parse_args()
 
 
-# Several times what each takes on two cores with nothing beside it.
+# Seconds: several times what each takes on two cores with nothing beside it.
 LIMITS = {
     "transfer": 240,
-    "router": 240,
-    "prefix": 300,
+    "router": 480,
+    "prefix": 900,
     "ssh": 240,
-    "deploy": 900,
+    "deploy": 1500,
     "supervise": 420,
     "serving": 600,
     "vllm": 1500,
@@ -74,7 +74,7 @@ def parts(args: argparse.Namespace, logs: Path) -> dict[str, Part]:
     plan = serving.QUICK if quick else serving.FULL
     benches: dict[str, Bench] = {
         "transfer": lambda: transfer.run(30 if quick else 100, logs),
-        "router": lambda: router.run(model, dtype, 30 if quick else 150, logs),
+        "router": lambda: router.run(model, dtype, 20 if quick else 150, logs),
         "prefix": lambda: prefix.run(model, dtype, 2 if quick else 6, logs),
         "ssh": lambda: ssh.run(50 if quick else 200),
         "deploy": lambda: deploy.run(1 if quick else 3, logs),

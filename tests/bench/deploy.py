@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.bench import deploy_peers
 from tests.bench.deploy_peers import Peers
 from tests.bench.deploy_site import Life, Site
-from tests.bench.procs import BenchError
+from tests.bench.procs import BenchError, say
 from tests.bench.stats import percentile, show, spread, table
 from tests.hosts import hostpython, needs
 from tests.hosts.conftest import BASE
@@ -29,6 +29,7 @@ from tests.hosts.lab.lab import Lab
 from tests.hosts.lab.shell import LabError
 from tests.hosts.operator_home import make_home
 
+SECONDS = 400.0  # after so long no other round is begun
 KINDS = ("first", "no-op", "changed")
 # The router's env file and the restart that it takes; pdctl's unit names what its process was started with.
 CHANGES = {"ansible": 2, "pyinfra": 2, "pdctl": 3}
@@ -73,7 +74,7 @@ def missing(log_dir: Path) -> str:
 
 
 def run(rounds: int, log_dir: Path) -> tuple[str, dict[str, object]]:
-    """`rounds` of clean, first, no-op and changed for each tool; the printed table and the JSON document."""
+    """At most `rounds` of each kind of deploy for each tool; the printed table and the JSON document."""
     if reason := missing(log_dir):
         raise BenchError(reason)
     lab = Lab(BASE, "bdep")
@@ -107,7 +108,10 @@ def _measure(site: Site, rounds: int) -> tuple[Times, dict[str, list[float]]]:
     times: Times = {name: {kind: [] for kind in KINDS} for name in tools}
     parts: dict[str, list[float]] = {"pdctl --version": [], "imports of a deploy": []}
     try:
+        until = time.monotonic() + SECONDS
         for number in range(rounds):
+            if number and time.monotonic() > until:
+                break
             order = list(tools)[number % 3 :] + list(tools)[: number % 3]
             for name in order:
                 _round(site, name, tools[name], times[name])
@@ -133,6 +137,7 @@ def _round(site: Site, name: str, deploy: Callable[[], int], times: dict[str, li
         if not low <= changes <= high:
             raise BenchError(f"{name}, {kind}: {changes} changes are reported, not {low} to {high}.")
         times[kind].append(seconds)
+        say(f"  {name}, {kind}: {seconds:.1f} s")
         before = after
 
 

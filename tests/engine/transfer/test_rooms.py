@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.core.types import TERMINAL, FirstToken
+from engine.transfer import messages as m
 from engine.transfer.ports import Outcome
 from engine.transfer.rooms import NEXT, Staged
 from tests.engine.transfer.fleet_model import ADDRESS, TOKENS, Fleet
@@ -80,3 +81,59 @@ def test_a_second_end_is_counted_as_late_and_changes_nothing(
 
 def _outcome(kind: str) -> Outcome:
     return Outcome(kind, "" if kind == "done" else "engine_failed", "x")  # type: ignore[arg-type]
+
+
+def test_an_ended_room_that_is_not_quiet_takes_nothing_more_from_its_leader() -> None:
+    """Its writes are still open: nothing is posted, no watchdog starts, nobody hears of it again."""
+    fleet = Fleet()
+    fleet.connect()
+    prefill_room(fleet)
+    grant(fleet)
+    fleet.deliver(to_decode=False)
+    sender, pages = fleet.prefill.sender, fleet.prefill.sink.pages.held["p1"]
+    assert sender.fail(1, "engine_failed", "x") and "p1" not in fleet.prefill.sink.quiets
+    commands, armed = len(fleet.prefill.ranks[0].commands), len(fleet.prefill.deadlines._entries)
+    assert not sender.chunk(1, pages, 1)
+    assert not sender.computed(1, TOKENS, pages, FirstToken(token=1))
+    assert not sender.give_up(1)
+    assert not sender.abort(1, "client") and sender.counters.late_completions == 0
+    assert len(fleet.prefill.ranks[0].commands) == commands
+    assert len(fleet.prefill.deadlines._entries) == armed
+
+
+def test_a_cancel_that_is_repeated_is_heard_once(caplog: pytest.LogCaptureFixture) -> None:
+    fleet = Fleet()
+    fleet.connect()
+    prefill_room(fleet)
+    grant(fleet)
+    fleet.deliver(to_decode=False)
+    cancel = m.Cancel(room=1, ticket=1, code="prealloc_timeout", message="x")
+    for _ in range(2):
+        fleet.prefill.sender.on_message(fleet.decode.key, cancel)
+    assert caplog.text.count("ended_by_peer") == 1 and fleet.prefill.sender.counters.late_completions == 0
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_words_out_of_place_change_nothing_on_decode(ended: bool) -> None:
+    """Quiesced frees no page of a room that goes on; a Chunk of one that has ended is late."""
+    fleet = Fleet()
+    fleet.connect()
+    receiver, sink = fleet.decode.receiver, fleet.decode.sink
+    receiver.request(1, "d1", ADDRESS)
+    pages = grant(fleet, asked=True)
+    if ended:
+        assert receiver.fail(1, "engine_failed", "x")
+        receiver.on_message(fleet.prefill.key, m.Chunk(room=1, ticket=1, pages_done=2, bytes=64))
+    else:
+        receiver.on_message(fleet.prefill.key, m.Quiesced(room=1, ticket=1))
+    assert "d1" not in sink.quiets and sink.pages.held["d1"] == pages
+    assert receiver.counters.late_completions == 1 and receiver.counters.transfer_bytes == 0
+
+
+def grant(fleet: Fleet, asked: bool = False) -> list[int]:
+    """Decode's leg has pages and its Want is on the way."""
+    if not asked:
+        fleet.decode.receiver.request(1, "d1", ADDRESS)
+    pages = fleet.decode.sink.pages.take("d1")
+    assert pages is not None and fleet.decode.receiver.grant(1, pages, TOKENS)
+    return pages
