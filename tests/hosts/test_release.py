@@ -173,7 +173,8 @@ def test_from_nothing_to_serving_and_then_nothing(bare: Away, hosts: list[LabHos
     modes = hosts[1].sh(f"stat -c '%a' {host.root}/env/decode-0.env {host.root}/env/fleet-token").split()
     assert modes == ["600", "600"]
     trips = bare.trips()
-    assert set(trips) == {"h1", "h2"} and max(trips.values()) <= 4, trips
+    # The control host is also asked whether it has a supervisor.
+    assert set(trips) == {"h1", "h2"} and trips["h1"] <= 5 and trips["h2"] <= 4, trips
 
 
 @pytest.fixture
@@ -358,4 +359,4 @@ def test_the_real_closure_without_an_index(
         with made.context() as ctx, Journal(ctx.fleet.paths.journal, "deploy") as journal:
             apply_deploy(plan_deploy(ctx, 300.0), journal)
             assert unready(ctx) == {}
-        assert max(made.trips().values()) <= 4
+        assert max(made.trips().values()) <= 5

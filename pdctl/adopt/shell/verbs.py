@@ -245,8 +245,7 @@ def _start(machine: Machine, command: Simple, args: tuple[Word | Assign, ...]) -
     elif first.rpartition("/")[2] in ("bash", "sh", "dash") or first.endswith(".sh"):
         machine.note(Grade.OPEN, "starts another script; adopt that one")
     else:
-        said = "a command that pdctl does not run"
-        machine.note(Grade.LEFT, said, text=command.text, line=command.line)
+        machine.note(Grade.LEFT, "a command that pdctl does not run", text=command.text)
 
 
 VERBS: dict[str, Callable[[Machine, Simple], None]] = {

@@ -102,7 +102,7 @@ class _NeedError(Exception):
 
 
 def announced(n: int) -> int:
-    """The most mixes that are tested when one of `n` values is to blame and every test gives a verdict."""
+    """The most mixes that are tested when one of `n` values is to blame and every verdict is right."""
     return 2 if n == 1 else math.ceil(math.log2(n)) + 3
 
 

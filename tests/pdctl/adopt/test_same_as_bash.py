@@ -95,6 +95,7 @@ def unknown(followed: Followed) -> bool:
 @RUNS
 @given(text=scripts.anything)
 @example(text="#!/bin/bash\nexec python -m sglang.launch_server \\\n &\nwait\n")
+@example(text="#!/bin/bash\ncat <<EOF >/dev/null\nexport A=no $B\nEOF\nexec python -m sglang.launch_server\n")
 def test_no_line_goes_unmentioned(lab: Path, text: str) -> None:
     try:
         notes = [n for n in read(lab, text).notes if n.file == "serve.sh"]

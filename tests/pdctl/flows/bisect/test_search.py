@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import accumulate, cycle, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pdctl.flows.bisect.forecast import forecast
@@ -133,6 +133,7 @@ def test_a_good_profile_that_fails_once_later_ends_it() -> None:
 
 @settings(max_examples=15)
 @given(st.integers(0, 2**32), st.sampled_from([0.15, 0.3, 0.6]), st.integers(4, 24))
+@example(1492, 0.15, 6)  # called good once though it was not, and found all the same
 def test_a_flaky_check_finds_the_value_and_states_its_bound(seed: int, rate: float, n: int) -> None:
     draw = random.Random(seed)
     culprit = draw.randrange(n)
@@ -145,7 +146,8 @@ def test_a_flaky_check_finds_the_value_and_states_its_bound(seed: int, rate: flo
         assert table[frozenset(range(n))].passed >= 30
         return
     assert 0.0 < answer.bound <= 0.05
-    if answer.found == ((culprit,),):
+    fooled = any(culprit in mix and not count.failed for mix, count in table.items())
+    if answer.found == ((culprit,),) and not fooled:
         assert len(table) <= announced(n)
 
 
