@@ -47,7 +47,13 @@ SETTINGS: tuple[Setting, ...] = (
     _t("connect", "PD_CONNECT_TIMEOUT", 5, "decode", "TCP connect to a prefill's link port."),
     _t("handshake", "PD_HANDSHAKE_TIMEOUT", 15, "both", "Connect to both sides' agents added and warm."),
     _t("prealloc", "PD_DECODE_PREALLOC_TIMEOUT", 100, "decode", "Wait on decode for free pages or a slot."),
-    _t("transfer", "PD_DECODE_TRANSFER_TIMEOUT", 100, "decode", "Want sent until Done received, on decode."),
+    _t(
+        "transfer",
+        "PD_DECODE_TRANSFER_TIMEOUT",
+        100,
+        "decode",
+        "Silence of prefill about a room whose KV decode asked for, but for the prompt's wait for its turn.",
+    ),
     _t(
         "inflight",
         "PD_PREFILL_INFLIGHT_TIMEOUT",
@@ -56,7 +62,13 @@ SETTINGS: tuple[Setting, ...] = (
         "End of prefill until the KV was handed over; the watchdog of the inflight queue.",
     ),
     _t("start", "PD_START_TIMEOUT", 900, "both", "Start of the ranks until the model is up.", live=False),
-    _t("queue", "PD_QUEUE_TIMEOUT", 300, "both", "Wait for a first place in a batch."),
+    _t(
+        "queue",
+        "PD_QUEUE_TIMEOUT",
+        300,
+        "both",
+        "Wait for a first place in a batch; on decode, for prefill to begin with a prompt.",
+    ),
     _t("drain", "PD_DRAIN_TIMEOUT", 30, "both", "Drain until what still runs is failed.", low=0.0),
     _t("heartbeat", "PD_HEARTBEAT_TIMEOUT", 5, "both", "Silence on a link until its peer counts as lost."),
     _t(

@@ -15,7 +15,7 @@ from engine.core.types import FirstToken
 from engine.transfer.commands import AgentInfo
 from engine.transfer.integrity import PageSums
 
-VERSION = 1
+VERSION = 2
 MAX_FRAME = 16 << 20
 _HEAD = struct.Struct(">I")
 
@@ -82,8 +82,18 @@ class Want(msgspec.Struct, tag="want", frozen=True, kw_only=True):
     sums: bool = False
 
 
+class Heard(msgspec.Struct, tag="heard", frozen=True, kw_only=True):
+    """Prefill: the Want is here, and its prompt waits for its turn. A Chunk follows when that comes."""
+
+    room: int
+    ticket: int
+
+
 class Chunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
-    """Prefill: the first `pages_done` pages have arrived; `bytes` over all ranks so far."""
+    """Prefill: the first `pages_done` pages have arrived; `bytes` over all ranks so far.
+
+    One with no pages says that prefill computes the prompt.
+    """
 
     room: int
     ticket: int
@@ -133,7 +143,7 @@ class Quiesced(msgspec.Struct, tag="quiesced", frozen=True, kw_only=True):
     ticket: int
 
 
-RoomMessage = Want | Chunk | Done | Taken | Failed | Cancel | Quiesced
+RoomMessage = Want | Heard | Chunk | Done | Taken | Failed | Cancel | Quiesced
 Body = Linked | Ping | Pong | RoomMessage
 
 

@@ -77,8 +77,7 @@ class Receiver:
             self._deadlines.cancel(("prealloc", room))
             entry.move("preallocated", now)
             entry.pages, entry.tokens, entry.granted, entry.granted_at = list(pages), tokens, True, now
-            at = now + self._settings["transfer"]
-            self._deadlines.arm(("transfer", room), "transfer", at, lambda: self._fired(entry, "transfer"))
+            self._go_on(entry)
             self._want(entry)
             return True
 
@@ -91,11 +90,12 @@ class Receiver:
         return self._finish(room, Outcome("failed", code, message))
 
     def timeouts_changed(self) -> None:
-        """Apply changed prealloc, transfer and handshake timeouts to the rooms that wait now."""
+        """Apply changed prealloc, transfer, queue and handshake timeouts to the rooms that wait now."""
         with self._box:
             for entry in self._rooms.values():
                 self._deadlines.rearm(("prealloc", entry.room), entry.opened_at + self._settings["prealloc"])
-                self._deadlines.rearm(("transfer", entry.room), entry.granted_at + self._settings["transfer"])
+                self._deadlines.rearm(("transfer", entry.room), entry.word_at + self._settings["transfer"])
+                self._deadlines.rearm(("turn", entry.room), entry.granted_at + self._settings["queue"])
                 self._deadlines.rearm(("link", entry.room), entry.opened_at + self._settings["handshake"])
 
     def on_peer_up(self, peer: PeerKey, address: str) -> None:
@@ -146,8 +146,12 @@ class Receiver:
             match message:
                 case m.Quiesced() if entry.ended:
                     self._quiet(entry)
+                case m.Heard() if entry.stage == "preallocated" and not entry.turn:
+                    self._await_turn(entry)
                 case m.Chunk() if not entry.ended:
-                    entry.move("transferring", self._clock())
+                    self._go_on(entry)
+                    if message.pages_done:
+                        entry.move("transferring", self._clock())
                     entry.pages_done = max(entry.pages_done, message.pages_done)
                     self.counters.transfer_bytes += message.bytes - entry.bytes
                     entry.bytes = message.bytes
@@ -210,7 +214,24 @@ class Receiver:
         )
         self._box.put(self._link.send, entry.peer, want)
 
+    def _await_turn(self, entry: Incoming) -> None:
+        """Prefill has the Want and others to compute first: that wait is the queue's, not the transfer's."""
+        entry.turn = True
+        self._deadlines.cancel(("transfer", entry.room))
+        at = entry.granted_at + self._settings["queue"]
+        self._deadlines.arm(("turn", entry.room), "queue", at, lambda: self._fired(entry, "queue"))
+
+    def _go_on(self, entry: Incoming) -> None:
+        """From now on, prefill may be silent about the room for as long as the transfer deadline says."""
+        entry.turn, entry.word_at = False, self._clock()
+        self._deadlines.cancel(("turn", entry.room))
+        at = entry.word_at + self._settings["transfer"]
+        if not self._deadlines.rearm(("transfer", entry.room), at):
+            fired = lambda: self._fired(entry, "transfer")  # noqa: E731
+            self._deadlines.arm(("transfer", entry.room), "transfer", at, fired)
+
     def _on_done(self, entry: Incoming, peer: PeerKey, done: m.Done) -> None:
+        self._go_on(entry)
         if done.tokens != entry.tokens:
             text = f"Prefill handed over {done.tokens} tokens, decode wanted {entry.tokens}."
             self._end(entry, Outcome("failed", "kv_transfer_failed", text))
@@ -267,7 +288,9 @@ class Receiver:
         with self._box:
             since, code, what, met = {
                 "prealloc": (entry.opened_at, "prealloc_timeout", "No pages were free", entry.granted),
-                "transfer": (entry.granted_at, "kv_transfer_timeout", _late(entry), False),
+                "transfer": (entry.word_at, "kv_transfer_timeout", _late(entry), entry.turn),
+                "queue": (entry.granted_at, "queue_timeout", "Prefill did not begin to compute the prompt",
+                          not entry.turn),
                 "handshake": (entry.opened_at, "link_failed", f"Prefill {entry.hint} was not linked",
                               entry.peer is not None),
             }[name]  # fmt: skip
@@ -286,7 +309,7 @@ class Receiver:
             self.counters.late_completions += 1
             return False
         entry.outcome = outcome
-        for name in ("prealloc", "transfer", "link"):
+        for name in ("prealloc", "transfer", "turn", "link"):
             self._deadlines.cancel((name, entry.room))
         self.counters.ended(entry.peer, outcome, self._clock())
         self._box.put(self._sink.ended, entry.room, entry.rid or "", outcome)
@@ -309,7 +332,10 @@ class Receiver:
 
 
 def _late(entry: Incoming) -> str:
-    return "Prefill did not hand over KV" if entry.done is None else "The KV was not verified"
+    if entry.done is not None:
+        return "The KV was not verified"
+    after = f" after page {entry.pages_done} of {len(entry.pages)}" if entry.pages_done else ""
+    return f"Prefill handed over no KV{after}"
 
 
 def _unverifiable(tally: Tally, done: m.Done, pages: int) -> str:

@@ -151,6 +151,12 @@ class Outgoing(Staged):
         dst = (self.dst or [])[self.posted * self.unit.src : self.ready]
         return units_of(self.pages[self.posted : self.complete], self.unit.src)[: len(dst)], dst
 
+    def word(self, pages: int) -> m.Heard | m.Chunk:
+        """How far it is: waiting for its turn, or computed and written up to `pages` of decode's."""
+        if self.stage == "waiting":
+            return m.Heard(room=self.room, ticket=self.ticket)
+        return m.Chunk(room=self.room, ticket=self.ticket, pages_done=pages, bytes=self.bytes)
+
     def done(self, tokens: int, first: FirstToken) -> m.Done:
         """What the room is handed over with."""
         sums = self.tally.total() if self.tally else None
@@ -177,13 +183,16 @@ def want_problem(
 
 @dataclass(eq=False)
 class Incoming(Staged):
-    """A room on decode. `sums`: its Want asked for checksums; `done` and `tally` are set while it looks at
-    what has arrived, `wrong` is what a rank finds wrong with it."""
+    """A room on decode. `turn`: its prompt waits for its turn on prefill; `word_at` is when decode asked, or
+    prefill last said that it goes on. `sums`: its Want asked for checksums; `done` and `tally` are set while
+    it looks at what has arrived, `wrong` is what a rank finds wrong with it."""
 
     tokens: int = 0
     granted: bool = False
     granted_at: float = 0.0
     wanted: bool = False
+    turn: bool = False
+    word_at: float = 0.0
     pages_done: int = 0
     sums: bool = False
     done: m.Done | None = None
@@ -199,6 +208,8 @@ class Incoming(Staged):
             return "pages"
         if self.done is not None:
             return "checksum"
+        if self.turn:
+            return "turn"
         return "done" if self.pages_done else "transfer"
 
 

@@ -70,7 +70,7 @@ class Sender:
             entry = self._live(room)
             if entry is None or entry.tokens is not None:
                 return False
-            entry.move("prefilling", self._clock())
+            self._begin(entry, "prefilling", self._clock())
             entry.pages, entry.complete = list(pages), complete
             self._pump(entry)
             return True
@@ -82,7 +82,7 @@ class Sender:
             if entry is None:
                 return False
             now = self._clock()
-            entry.move("inflight", now)
+            self._begin(entry, "inflight", now)
             entry.computed_at, entry.tokens, entry.first = now, tokens, first
             entry.pages, entry.complete = list(pages), len(pages)
             at = now + self._settings["inflight"]
@@ -128,10 +128,9 @@ class Sender:
             self._peers.pop(peer, None)
             if self._legacy:
                 return
+            lost = Outcome("failed", "peer_lost", f"Decode {peer} was lost: {reason}")
             for entry in [e for e in self._rooms.values() if e.peer == peer and not e.ended]:
-                self._end(
-                    entry, Outcome("failed", "peer_lost", f"Decode {peer} was lost: {reason}"), tell=False
-                )
+                self._end(entry, lost, tell=False)
 
     def on_message(self, peer: PeerKey, message: m.RoomMessage) -> None:
         with self._box:
@@ -192,9 +191,21 @@ class Sender:
             self._deadlines.arm(("want", want.room), "queue", at, lambda: self._early_fired(early))
         entry.wanted_by(peer, want, target.unit)
         entry.tally = self._ranks.tally() if want.sums else None
+        self._tell(entry)
         if entry.rid is not None:
             self._box.put(self._sink.wanted, entry.room, entry.rid)
         self._pump(entry)
+
+    def _begin(self, entry: Outgoing, stage: str, now: float) -> None:
+        """The prompt has its turn: a decode that asked is told, for it waits for that by another limit."""
+        waited = entry.stage == "waiting"
+        entry.move(stage, now)
+        if waited and entry.dst is not None:
+            self._tell(entry)
+
+    def _tell(self, entry: Outgoing, pages: int = 0) -> None:
+        if entry.peer:
+            self._box.put(self._link.send, entry.peer, entry.word(pages))
 
     def _refuse(self, peer: PeerKey, room: int, ticket: int, code: str, message: str) -> None:
         """Answer for a use of the room that no Post was ever made for."""
@@ -206,9 +217,8 @@ class Sender:
         if entry is None or entry.ended or (entry.peer, entry.ticket) != (peer, taken.ticket):
             self.counters.late_completions += 1
         elif not entry.done_sent:
-            self._end(
-                entry, Outcome("failed", "kv_transfer_failed", "Decode took KV that was not handed over.")
-            )
+            text = "Decode took KV that was not handed over."
+            self._end(entry, Outcome("failed", "kv_transfer_failed", text))
         else:
             self._end(entry, Outcome("done"), tell=False)
 
@@ -302,8 +312,7 @@ class Sender:
         waiting = min(entry.open, default=None)
         arrived = entry.upto[report.seq] if waiting is None or waiting > report.seq else 0
         if arrived:
-            chunk = m.Chunk(room=entry.room, ticket=entry.ticket, pages_done=arrived, bytes=entry.bytes)
-            self._box.put(self._link.send, entry.peer, chunk)
+            self._tell(entry, arrived)
         self._hand_over(entry)
 
     def _on_post_error(self, report: c.PostError) -> None:

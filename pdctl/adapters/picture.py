@@ -57,7 +57,10 @@ class Queue:
 
 @dataclass(frozen=True)
 class Leg:
-    """One request on one engine. `waiting_on`: want, transfer, taken, pages, slot, decode, done or None."""
+    """One request on one engine.
+
+    `waiting_on`: want, transfer, taken, pages, slot, decode, turn, done, checksum or None.
+    """
 
     id: str
     room: int | None

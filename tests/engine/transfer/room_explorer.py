@@ -225,19 +225,20 @@ def grant(d: Decode) -> None:
     assert pages and d.receiver.grant(ROOM, pages, TOKENS)
 
 
-# The search starts from every point of these: a room that goes well, and a number that is used again while
-# the answers to its first use are still on their way.
+# The search starts from every point of these: a room that goes well, a number that is used again while the
+# answers to its first use are still on their way, and one that both sides give up at once.
 LIVES = (
     (
         *("open", "request", "grant", "prefill hears Want", "chunk", "rank does Post", "computed"),
         *("rank does Post", "write (1, 1) lands", "report Posted", "write (1, 2) lands", "report Posted"),
-        *("decode hears", "decode hears", "decode hears", "prefill hears Taken"),
+        *(*("decode hears",) * 5, "prefill hears Taken"),
     ),
     (
         *("open", "request", "abort at decode", "prefill hears Cancel", "open", "request", "grant"),
         *("prefill hears Want", "computed", "rank does Post", "abort at decode", "decode hears Quiesced"),
         *("prefill hears Cancel", "rank does Quiesce", "write (1, 1) lands", "report Posted", "report Quiet"),
     ),
+    ("open", "request", "grant", "prefill hears Want", "abort at prefill", "abort at decode"),
 )
 
 

@@ -167,6 +167,7 @@ def test_one_failing_rank_fails_the_room_and_quiet_waits_for_the_others(fleet: F
     for index, rank in enumerate(fleet.prefill.ranks):
         rank.step(index)
     fleet.report(0)
+    fleet.deliver(to_decode=True)  # that the prompt is computed
     fleet.deliver(to_decode=True)
     assert code(fleet, "d1") == "kv_transfer_failed", "decode is told before the pages are quiet"
     assert "p1" not in fleet.prefill.sink.quiets and "d1" not in fleet.decode.sink.quiets

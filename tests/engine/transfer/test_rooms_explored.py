@@ -1,4 +1,4 @@
-"""The real Sender and Receiver in every order of events that lies near two usual lives of a room."""
+"""The real Sender and Receiver in every order of events that lies near usual lives of a room."""
 
 from __future__ import annotations
 
