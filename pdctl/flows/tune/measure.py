@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, TOTAL
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.flows import admin
 from pdctl.flows.context import Context
@@ -23,8 +24,16 @@ CONTEXT = 512
 # The engine's own default where the fleet file leaves max_running out.
 SLOTS = 16
 _LOOK = 1.0  # an engine keeps the last 512 dwells: looking every second misses none
-# Decode's stages that a deadline of its own bounds; in the last one it also waits for the prompt's turn.
+# Decode's stages that its prealloc and transfer deadlines bound, but for the wait for the prompt's turn.
 _BEFORE = ("waiting", "preallocated", "transferring")
+# What a fleet's own deadlines end requests with, and which they are.
+_CUTS = {
+    "prealloc_timeout": PREALLOC,
+    "kv_transfer_timeout": INFLIGHT,
+    "queue_timeout": QUEUE,
+    "router_idle_timeout": IDLE,
+    "router_total_timeout": TOTAL,
+}
 _IDLE = 10.0  # one request at a time says the same after a few
 
 
@@ -47,6 +56,16 @@ class Phase:
     @property
     def failed(self) -> int:
         return sum(not shot.ok for shot in self.shots)
+
+    @property
+    def silent(self) -> float:
+        """The longest that a request which went well had to wait for its first text, in seconds."""
+        return max((shot.ttft or 0.0 for shot in self.shots if shot.ok), default=0.0)
+
+    @property
+    def cut_by(self) -> frozenset[str]:
+        """The deadlines of the fleet that ended requests."""
+        return frozenset(_CUTS[shot.code] for shot in self.shots if shot.code in _CUTS)
 
     @property
     def trouble(self) -> str:
@@ -94,7 +113,8 @@ class Watcher:
         for engine in self._decodes:
             state: dict[str, Any] = admin.state(self._ctx, engine.url, 5.0)
             self.waiting = max(self.waiting, int(state.get("queues", {}).get("waiting", {}).get("depth", 0)))
-            ages = [r["stage_age_s"] for r in state.get("requests", []) if r["stage"] in _BEFORE]
+            before = [r for r in state.get("requests", []) if r["stage"] in _BEFORE]
+            ages = [r["stage_age_s"] for r in before if r["waiting_on"] != "turn"]
             self.waited = max([self.waited, *map(float, ages)])
 
     def ended(self) -> list[Ended]:
@@ -112,17 +132,23 @@ class Plan:
 
 
 def plans(
-    fleet: Fleet, seconds: float, target: float, limit: float, context: int = CONTEXT
+    fleet: Fleet,
+    seconds: float,
+    target: float,
+    limit: float,
+    context: int = CONTEXT,
+    patience: float = Shape.deadline,
 ) -> tuple[Plan, ...]:
     """Idle: one request at a time. Load: a few agents. Saturated: half more requests at once than decode has
     slots, and two, until the target's rate can be borne out.
 
     Conversations of up to `context` tokens: half of them begin long, so that the first minute is already like
-    every later one. ConfigError when a round does not fit.
+    every later one. ConfigError when a round does not fit. A client waits `patience` seconds: what it gives
+    up earlier than the fleet would is not measured.
     """
     slots = sum(e.spec.max_running or SLOTS for e in fleet.engines() if e.role == "decode")
     limit = max(limit, seconds)
-    shape = Shape(agents=1, seconds=seconds, tokens=24, context=context, long=0.5)
+    shape = Shape(agents=1, seconds=seconds, tokens=24, context=context, long=0.5, deadline=patience)
     return (
         Plan("idle", replace(shape, agents=1, seconds=min(seconds, _IDLE), tokens=4), 0, limit),
         Plan("load", replace(shape, agents=3, tokens=8), ENOUGH, limit),

@@ -8,7 +8,7 @@ whatever its number of samples. The margin on top covers what was not measured, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, TOTAL, TRANSFER
@@ -65,15 +65,16 @@ def propose(
     waited: float = 0.0,
     trouble: str = "",
     pace: float = 0.0,
+    cut_by: Collection[str] = (),
 ) -> Proposal:
     """The inflight value: margin times the tail, at least the floor, rounded up to 5 s.
 
     `waited` is the longest that a request stood on decode for a place or for its KV: the deadlines of both
-    stand at 5/6 of the value (`chain`), and must not cut what only waits its turn.
+    stand at 5/6 of the value (`chain`), and must not cut what is well.
 
     `dwells` are the healthy ones of each condition in order of time, `load` and `saturated` among them;
-    `trouble` says which requests failed meanwhile, if any did, `pace` how many transfers a second were seen
-    while decode was saturated.
+    `trouble` says which requests failed meanwhile, if any did, `cut_by` which deadlines ended some, `pace`
+    how many transfers a second were seen while decode was saturated.
     """
     wanted = wanted or Wanted()
     saturated = dwells.get("saturated", ())
@@ -85,9 +86,9 @@ def propose(
         tail = fitted(saturated) if value is not None else None
         beyond = tail.beyond(value) if tail and value is not None else None
         numbers = (len(saturated), wanted.target, rate, wanted.margin, wanted.floor)
-        return Proposal(value, least, longest, *numbers, reason, beyond, _cautions(saturated))
+        return Proposal(value, least, longest, *numbers, reason, beyond, _cautions(saturated, trouble))
 
-    why = _too_few(dwells, wanted.target, trouble, pace)
+    why = _too_few(dwells, wanted.target, trouble, pace, cut_by)
     if not why and not was_saturated:
         why = (
             "Decode was never saturated: no request waited for a place, so the longest legitimate wait was "
@@ -111,11 +112,18 @@ def propose(
     return made(value, text)
 
 
-def _too_few(dwells: Mapping[str, Sequence[float]], target: float, trouble: str, pace: float) -> str:
+def _too_few(
+    dwells: Mapping[str, Sequence[float]], target: float, trouble: str, pace: float, cut_by: Collection[str]
+) -> str:
     """Why the samples do not bear the target out, how many would and how to get them; "" when they do."""
     load, saturated = len(dwells.get("load", ())), len(dwells.get("saturated", ()))
     if trouble and (load < ENOUGH or saturated < needed(target)):
         seen = f"Only {load} transfers were seen under load and {saturated} with decode saturated."
+        if cut_by:
+            return (
+                f"{seen} {trouble}. This load takes longer than {' and '.join(sorted(cut_by))} allow: raise "
+                "them for the measurement (`pdctl profile set`), or measure shorter ones (--context)."
+            )
         return f"{seen} {trouble}: run `pdctl diagnose`."
     if load < ENOUGH:
         few = f"Only {load} transfers were seen under load; {ENOUGH} are needed."
@@ -137,39 +145,45 @@ def _rounded_up(rate: float) -> float:
     return round(math.ceil(rate / step) * step, 12)
 
 
-def _cautions(saturated: Sequence[float]) -> tuple[str, ...]:
+def _cautions(saturated: Sequence[float], trouble: str) -> tuple[str, ...]:
     same = alike(saturated)
-    if same <= ALIKE:
-        return ()
-    return (
+    alone = (
         f"waits that follow one another resemble each other (rank correlation {same:.2f}): the bound assumes "
-        "that they do not, and is worth less than it says; measure longer",
+        "that they do not, and is worth less than it says; measure longer"
     )
+    cut = f"{trouble}: what failed is not among the waits, and they may have become longer"
+    return (*([alone] if same > ALIKE else []), *([cut] if trouble else []))
 
 
-def chain(value: float, current: Mapping[str, float]) -> dict[str, float]:
-    """The whole deadline chain around an inflight value: decode below it, the router above it."""
+def chain(value: float, current: Mapping[str, float], silent: float = 0.0) -> dict[str, float]:
+    """The whole deadline chain around an inflight value: decode below it, the router above it.
+
+    `silent` are seconds that a request may well go without a text, for prompts wait for their turn too.
+    """
     below = max(1.0, float(math.floor(value * 5.0 / 6.0)))
-    idle = max(current.get(IDLE, 0.0), math.ceil(value * 1.5))
+    idle = max(current.get(IDLE, 0.0), math.ceil(value * 1.5), math.ceil(silent))
     total = current.get(TOTAL, 0.0)
     wanted = {TRANSFER: below, PREALLOC: below, INFLIGHT: value, IDLE: idle}
     if total <= idle:
         wanted[TOTAL] = 4.0 * idle
-    if current.get(QUEUE, math.inf) <= below:
-        wanted[QUEUE] = value
+    queue = current.get(QUEUE, math.inf)
+    if queue <= below or queue < math.ceil(silent):
+        wanted[QUEUE] = max(value, math.ceil(silent))
     return {env: seconds for env, seconds in wanted.items() if current.get(env) != seconds}
 
 
 def reasons(proposal: Proposal) -> dict[str, str]:
     """Why each value of the chain is what it is, to be kept with it."""
     inflight = f"the inflight timeout of {proposal.value:g} s"
-    below = f"5/6 of {inflight}"
+    below, margin = f"5/6 of {inflight}", f"{proposal.margin:g} times the longest"
     return {
         TRANSFER: f"{below}: decode gives up first, so that no page is freed while it still reads.",
         PREALLOC: f"{below}: a wait for pages on decode ends under its own name.",
         INFLIGHT: proposal.reason,
-        QUEUE: f"As {inflight}: a prompt that waits because decode is full must not fail before decode.",
-        IDLE: f"At least 1.5 times {inflight}: no request counts as silent while its transfer may finish.",
+        QUEUE: f"At least {inflight}, and {margin} wait for a first text: prompts wait for their turn, or "
+        "because decode is full.",
+        IDLE: f"At least 1.5 times {inflight}, and {margin} wait for a first text: no request counts as "
+        "silent while it waits for its turn or its transfer may finish.",
         TOTAL: "4 times the router's idle timeout: a silent request is named as silent, not as too long.",
     }
 

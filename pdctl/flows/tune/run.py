@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pdctl.fleet.chain import INFLIGHT
+from pdctl.fleet.chain import IDLE, INFLIGHT
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.fleet.profile import load_profile
 from pdctl.flows.context import Context
 from pdctl.flows.drill.points import need_drill
 from pdctl.flows.foreign import is_foreign
+from pdctl.flows.load.plan import Shape
 from pdctl.flows.recovery.record import Fault, Record, write
 from pdctl.flows.recovery.restore import restore
 from pdctl.flows.recovery.timeouts import add_live
@@ -75,7 +76,9 @@ def _question(fleet: Fleet, options: Options) -> str:
 
 
 def _measure(ctx: Context, options: Options, report: TuneReport, numbers: dict[str, float]) -> None:
-    wanted = plans(ctx.fleet, options.seconds, options.wanted.target, options.limit, options.context)
+    patience = max(Shape.deadline, numbers.get(IDLE, 0.0))
+    asked = (options.seconds, options.wanted.target, options.limit, options.context, patience)
+    wanted = plans(ctx.fleet, *asked)
     report.context = options.context
     report.phases = measure(ctx, wanted)
     if options.restarts:
@@ -90,9 +93,11 @@ def _measure(ctx: Context, options: Options, report: TuneReport, numbers: dict[s
         waited=max(p.waited for p in report.phases),
         trouble="; ".join(f"{p.name}: {p.trouble}" for p in report.phases if p.trouble),
         pace=len(saturated.dwells) / saturated.seconds if saturated.seconds else 0.0,
+        cut_by=frozenset[str]().union(*(p.cut_by for p in report.phases)),
     )
     if report.proposal.value is not None:
-        changed = chain(report.proposal.value, numbers)
+        silent = options.wanted.margin * max(p.silent for p in report.phases)
+        changed = chain(report.proposal.value, numbers, silent)
         report.changes = [Change(env, numbers[env], value) for env, value in changed.items()]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdctl.fleet.catalogue import known
-from pdctl.fleet.chain import INFLIGHT, PREALLOC, chain_problems
+from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, chain_problems
 from pdctl.flows.tune.proposal import FLOOR, Wanted, chain, histogram, propose, reasons
 
 LAX = Wanted(target=0.06)
@@ -85,6 +85,22 @@ def test_failed_requests_are_named_instead_of_more_time() -> None:
     proposal = propose({"load": [0.1] * 3}, trouble="load: 17 of 20 requests failed (ConnectError 17)")
     assert "17 of 20 requests failed (ConnectError 17): run `pdctl diagnose`" in proposal.reason
     assert "longer" not in proposal.reason
+
+
+def test_deadlines_that_cut_the_measurement_are_named_with_what_to_do() -> None:
+    trouble = "saturated: 8 of 63 requests failed (prealloc_timeout 8)"
+    proposal = propose({"load": [0.1] * 3}, trouble=trouble, cut_by={PREALLOC, IDLE})
+    assert f"longer than {PREALLOC} and {IDLE} allow: raise them" in proposal.reason
+    assert "diagnose" not in proposal.reason
+    enough = propose({"load": [0.1] * 60, "saturated": [0.5] * 60}, LAX, trouble=trouble, cut_by={PREALLOC})
+    assert enough.value == FLOOR and enough.cautions[-1].startswith(trouble)
+
+
+def test_who_waits_for_a_turn_on_prefill_is_not_cut_by_the_chain() -> None:
+    defaults = {env: v.default for env, v in known().items()}
+    assert not {IDLE, QUEUE} & chain(45.0, defaults, 20.0).keys()
+    wanted = chain(45.0, defaults, 360.0)
+    assert wanted[IDLE] == wanted[QUEUE] == 360.0 and chain_problems(defaults | wanted) == []
 
 
 def test_histogram_marks_the_proposed_line() -> None:

@@ -131,7 +131,7 @@ def test_another_machine_gets_the_files_that_the_supervisor_reads_and_no_more(
     home.send(ctx, fewer)
     assert not (there / "policy.toml").exists() and not home.differences(ctx, fewer)
     (there / ".pdctl" / "supervisor.db").write_bytes(b"what it saw")
-    home.remove(ctx)
+    home.remove(ctx, ctx.fleet.control)
     assert [p.name for p in there.rglob("*") if p.is_file()] == ["supervisor.db"]
 
 
@@ -167,3 +167,19 @@ def test_a_control_host_without_the_same_pdctl_is_told_so(
     (tmp_path / "pdctl").write_text("#!/bin/sh\necho pdctl 0.1.0\n")
     (tmp_path / "pdctl").chmod(0o755)
     assert home.program(Far(elsewhere(bench.fleet())), "0.1.0") == f"{tmp_path}/pdctl"
+
+
+def test_a_control_host_without_a_unit_gets_it_and_one_that_is_none_any_more_loses_it(bench: Bench) -> None:
+    bench.edit("[fleet]\n", '[fleet]\nsupervise = true\ncontrol = "here"\n')
+    bench.edit("[hosts.local]\n", '[hosts.here]\ntransport = "local"\n\n[hosts.local]\n')
+    (bench.folder / "policy.toml").write_text('schema = 1\n[supervisor]\npage = ""\n')
+    made = bench.plan()
+    assert [p.step.id for p in made.plan.of("supervisor")] == [
+        "here/unit/supervisor",
+        "here/start/supervisor",
+    ]
+    assert not bench.plan("local").plan.of("supervisor"), "a limit leaves it out"
+    made.plan.of("supervisor")[0].step.apply()
+    bench.edit('control = "here"', 'control = "local"')
+    there = [p.step.id for p in bench.plan().plan.of("supervisor")]
+    assert there == ["here/remove/supervisor", "local/unit/supervisor", "local/start/supervisor"]

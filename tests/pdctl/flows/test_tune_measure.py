@@ -1,0 +1,59 @@
+"""What a measurement takes from the engines' states and from what its clients saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pdctl.fleet.chain import IDLE, PREALLOC
+from pdctl.flows import admin
+from pdctl.flows.load.report import Shot
+from pdctl.flows.tune.measure import Phase, Watcher
+
+
+class Member:
+    """An engine of a fleet, as far as the watcher asks."""
+
+    def __init__(self, role: str) -> None:
+        self.role, self.name, self.url = role, role, role
+
+
+class Ctx:
+    def __init__(self) -> None:
+        self.fleet = self
+
+    def engines(self) -> list[Member]:
+        return [Member("prefill"), Member("decode")]
+
+
+def leg(stage: str, age: float, waiting_on: str | None) -> dict[str, Any]:
+    return {"stage": stage, "stage_age_s": age, "waiting_on": waiting_on}
+
+
+def test_the_wait_for_a_turn_on_prefill_is_no_wait_that_decode_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    legs = [
+        leg("preallocated", 80.0, "turn"),
+        leg("preallocated", 3.0, "transfer"),
+        leg("waiting", 7.0, "slot"),
+        leg("running", 90.0, None),
+    ]
+    state = {"queues": {"waiting": {"depth": 1}}, "requests": legs}
+    monkeypatch.setattr(admin, "state", lambda ctx, url, deadline: state if url == "decode" else {})
+    watcher = Watcher(Ctx())  # type: ignore[arg-type]
+    watcher.look()
+    assert (watcher.waited, watcher.waiting) == (7.0, 1)
+
+
+def test_what_the_clients_saw() -> None:
+    shots = (
+        Shot(0, 0, 9.0, "", ttft=8.0),
+        Shot(0, 1, 60.0, "hung", ttft=50.0),
+        Shot(1, 0, 50.0, "prealloc_timeout"),
+        Shot(1, 1, 90.0, "router_idle_timeout"),
+    )
+    phase = Phase("saturated", 100.0, (), {}, 0, shots)
+    assert phase.silent == 8.0 and phase.cut_by == {PREALLOC, IDLE}
+    assert phase.trouble.startswith("3 of 4 requests failed (")
