@@ -23,7 +23,7 @@ hosts:
 FAST := -m "not soak and not slow and not hosts"
 test: $(STAMP)
 	$(BIN)/python -m pdctl model pull smollm2-135m
-	$(BIN)/python -m pytest $(FAST) -n 3 --dist loadfile || { test $$? = 1 && echo "Once more, alone:" && \
+	$(BIN)/python -m pytest $(FAST) -n 3 --dist loadfile --no-loadscope-reorder || { test $$? = 1 && echo "Once more, alone:" && \
 	  $(BIN)/python -m pytest $(FAST) -x -v --last-failed --last-failed-no-failures none; }
 
 # On booted throw-away hosts, with real SSH and systemd, all of it; `make test` takes a sample where hosts can boot.
@@ -36,10 +36,11 @@ browser:
 	command -v chromium >/dev/null || { apt-get -q update && apt-get -qy install --no-install-recommends chromium; } \
 	  || echo "pages are not drawn in tests: no browser could be installed"
 
-# What `make test` leaves out for its length.
+# What `make test` leaves out for its length, and the properties of which it draws a third of the examples.
 test-slow: $(STAMP) hosts browser
 	$(BIN)/python -m pdctl model pull smollm2-135m
 	$(BIN)/python -m pytest -m "slow and not soak" -n 2 --dist loadfile
+	TEST_EXAMPLES=all $(BIN)/python -m pytest $(FAST) -n 2 --dist loadfile $$(grep -rlE --include='test_*.py' 'from (hypothesis|tests.examples) import' tests)
 
 # The fault matrix, all of it, one cell after the other, and the page that says what was measured.
 faults: $(STAMP) hosts

@@ -132,7 +132,13 @@ SETTINGS: tuple[Setting, ...] = (
         live=False,
     ),
     _t("router_total", "PD_ROUTER_TOTAL_TIMEOUT", 600, "router", "One request from admission to its end."),
-    _t("router_idle", "PD_ROUTER_IDLE_TIMEOUT", 150, "router", "Silence of both legs of one request."),
+    _t(
+        "router_idle",
+        "PD_ROUTER_IDLE_TIMEOUT",
+        150,
+        "router",
+        "Silence of both legs of one request, which no engine says to wait for its turn.",
+    ),
     _t("router_hold", "PD_ROUTER_HOLD_TIMEOUT", 180, "router", "A request held at admission."),
     _t("router_pair", "PD_ROUTER_PAIR_TIMEOUT", 60, "router", "A request for which no pair is usable."),
     Setting(

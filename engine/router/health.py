@@ -28,6 +28,7 @@ class _Ready(msgspec.Struct):
 class _Request(msgspec.Struct):
     id: str
     stage: str
+    computed_tokens: int = 0
     output_tokens: int = 0
 
 
@@ -96,7 +97,8 @@ class Health:
             log.info("%s is a new incarnation: %s", engine.instance, state.incarnation)
         engine.incarnation = state.incarnation
         for request in state.requests:
-            self._ledger.progress(request.id, engine.instance, (request.stage, request.output_tokens), now)
+            mark = (request.stage, request.computed_tokens, request.output_tokens)
+            self._ledger.progress(request.id, engine.instance, mark, request.stage == "waiting", now)
         if (state.instance, state.role) != (engine.instance, engine.role):
             self.mark(
                 engine, f"{engine.url} is {state.instance}, a {state.role}; check the router's arguments"

@@ -129,11 +129,14 @@ class Ledger:
             leg.status, leg.since = status, now
             entry.active_at = now
 
-    def progress(self, id: str, engine: str, mark: object, now: float) -> None:
-        """An engine reported this request; a report unlike its last one is a sign of life."""
+    def progress(self, id: str, engine: str, mark: object, waits: bool, now: float) -> None:
+        """An engine reported this request; a report unlike its last one is a sign of life.
+
+        So is that it `waits` for its turn, which the engine has a deadline of its own for.
+        """
         entry = self.live.get(id)
         for leg in entry.legs.values() if entry is not None else ():
-            if entry is not None and leg.engine == engine and leg.mark != mark:
+            if entry is not None and leg.engine == engine and (waits or leg.mark != mark):
                 leg.mark = mark
                 entry.active_at = now
 

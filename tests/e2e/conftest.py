@@ -1,4 +1,4 @@
-"""A stack for each test, and one shared pair for the tests that leave it as it was."""
+"""A stack for each test, and one shared pair for all tests that leave it as it was, which run last."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 
 from tests.e2e.stack import Stack, stack
 
+HERE = Path(__file__).parent
+OF_PAIR = ("test_handover.py", "test_serving.py", "test_storms.py", "test_watchdog.py")
+
 
 @pytest.fixture
 def fresh(tmp_path: Path, smollm: Path) -> Iterator[Stack]:
@@ -16,7 +19,15 @@ def fresh(tmp_path: Path, smollm: Path) -> Iterator[Stack]:
         yield s
 
 
-@pytest.fixture(scope="module")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Engines of its own and those of the pair would not fit into every machine together."""
+    ours = [n for n, item in enumerate(items) if HERE in item.path.parents]
+    last = sorted((items[n] for n in ours), key=lambda item: item.path.name in OF_PAIR)
+    for n, item in zip(ours, last, strict=True):
+        items[n] = item
+
+
+@pytest.fixture(scope="package")
 def pair(tmp_path_factory: pytest.TempPathFactory, smollm: Path) -> Iterator[Stack]:
     """prefill-0, decode-0, a single engine to compare with, and a router, all of one rank."""
     with stack(tmp_path_factory.mktemp("pair"), smollm) as s:

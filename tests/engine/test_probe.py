@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.core.errors import Exit
+from engine.core.errors import ConfigError, Exit
+from engine.probe import run_probe
 from engine.transfer.probe import Probe, Write
 
 
@@ -129,21 +130,17 @@ def test_a_call_that_never_comes_back_is_ended_all_the_same() -> None:
 @pytest.mark.parametrize(
     "flags", [["--dial", "nowhere"], ["--dial", "h:99999"], ["--listen", "h:1", "--bytes", "0"]]
 )
-def test_a_wrong_flag_is_a_sentence(flags: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "engine", "probe", *flags],
-        input="x\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == Exit.CONFIG and done.stderr.startswith("engine: ") and done.stdout == ""
+def test_a_wrong_flag_is_a_sentence(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run_probe(flags)
+    assert caught.value.exit == Exit.CONFIG and caught.value.message and capsys.readouterr().out == ""
 
 
 def test_no_word_is_a_sentence(port: int) -> None:
     argv = [sys.executable, "-m", "engine", "probe", "--dial", f"127.0.0.1:{port}"]
     done = subprocess.run(argv, input="", capture_output=True, text=True, timeout=60)
-    assert done.returncode == Exit.CONFIG and "stdin" in done.stderr
+    assert done.returncode == Exit.CONFIG and done.stdout == ""
+    assert done.stderr.startswith("engine: ") and "stdin" in done.stderr
 
 
 class Liar(Probe):

@@ -32,7 +32,7 @@ def right(tmp_path_factory: pytest.TempPathFactory, smollm: Path) -> list[str]:
     return single_answers(shared, smollm)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def beds(tmp_path_factory: pytest.TempPathFactory, smollm: Path, right: list[str]) -> Iterator[Beds]:
     made = Beds(tmp_path_factory.mktemp("beds"), smollm, right)
     yield made

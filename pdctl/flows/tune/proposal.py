@@ -158,14 +158,14 @@ def _cautions(saturated: Sequence[float], trouble: str) -> tuple[str, ...]:
 def chain(value: float, current: Mapping[str, float], silent: float = 0.0) -> dict[str, float]:
     """The whole deadline chain around an inflight value: decode below it, the router above it.
 
-    `silent` are seconds that a request may well go without a text, for prompts wait for their turn too.
+    `silent` are seconds that a request may well go without a text: most of it waits for its turn on prefill.
     """
     below = max(1.0, float(math.floor(value * 5.0 / 6.0)))
-    idle = max(current.get(IDLE, 0.0), math.ceil(value * 1.5), math.ceil(silent))
+    idle = max(current.get(IDLE, 0.0), math.ceil(value * 1.5))
     total = current.get(TOTAL, 0.0)
     wanted = {TRANSFER: below, PREALLOC: below, INFLIGHT: value, IDLE: idle}
-    if total <= idle:
-        wanted[TOTAL] = 4.0 * idle
+    if total <= max(idle, silent):
+        wanted[TOTAL] = 4.0 * max(idle, math.ceil(silent))
     queue = current.get(QUEUE, math.inf)
     if queue <= below or queue < math.ceil(silent):
         wanted[QUEUE] = max(value, math.ceil(silent))
@@ -182,9 +182,9 @@ def reasons(proposal: Proposal) -> dict[str, str]:
         INFLIGHT: proposal.reason,
         QUEUE: f"At least {inflight}, and {margin} wait for a first text: prompts wait for their turn, or "
         "because decode is full.",
-        IDLE: f"At least 1.5 times {inflight}, and {margin} wait for a first text: no request counts as "
-        "silent while it waits for its turn or its transfer may finish.",
-        TOTAL: "4 times the router's idle timeout: a silent request is named as silent, not as too long.",
+        IDLE: f"At least 1.5 times {inflight}: no request counts as silent while its transfer may finish.",
+        TOTAL: f"4 times the router's idle timeout, or {margin} wait for a first text if that is more: a "
+        "silent request is named as silent, not as too long.",
     }
 
 

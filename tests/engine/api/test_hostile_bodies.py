@@ -14,6 +14,7 @@ from engine.core.errors import RequestError
 from engine.http.body import MAX_BODY
 from engine.text.template import ChatTemplate
 from tests.engine.api.scripted import DRILL, TOKEN, Scripted, call, spell
+from tests.examples import examples
 
 ROUTES = ("/v1/completions", "/v1/chat/completions", "/generate")
 TOKENS = ("", "Bearer ", "Bearer wrong", "Basic x", f"Bearer {TOKEN}")
@@ -34,7 +35,7 @@ VALUES = st.recursive(
     LEAVES, lambda c: st.lists(c, max_size=4) | st.dictionaries(KEYS, c, max_size=4), max_leaves=12
 )
 DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=6)
-FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def typed(answer: Any) -> bool:

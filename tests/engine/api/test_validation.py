@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.api.schema import ChatBody, CompletionBody, GenerateBody
 from tests.engine.api.scripted import Scripted, call, spell
+from tests.examples import examples
 
 WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({}, "prompt", "invalid_request"),
@@ -214,7 +215,7 @@ names = st.sampled_from(sorted({f for body in BODIES for f in body.__struct_fiel
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/generate"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(body=st.dictionaries(names, anything, max_size=5))
 def test_no_body_makes_the_server_fail(path: str, body: dict[str, Any]) -> None:
     answer = call(Scripted(spell("x")), path, body)

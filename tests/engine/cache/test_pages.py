@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.cache.pages import OwnershipError, PageAllocator
+from tests.examples import examples
 
 TOTAL = 12
 OWNERS = [f"r{i}" for i in range(5)]
@@ -130,7 +131,7 @@ class Ownership(RuleBasedStateMachine):
 
 
 TestOwnership = Ownership.TestCase
-TestOwnership.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestOwnership.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_the_check_sees_a_page_with_two_owners() -> None:

@@ -103,9 +103,9 @@ def test_idle_counts_from_the_last_sign_of_life_and_only_once_dispatched() -> No
     assert overdue(entry, settings, 50.0) is None
     ledger.dispatch(entry, 1, "p0", "d0", 50.0)
     assert overdue(entry, settings, 59.9) is None
-    ledger.progress("r", "d0", ("running", 1), 58.0)
-    ledger.progress("r", "d0", ("running", 1), 66.0)  # the same report again is no life
-    ledger.progress("unknown", "d0", ("running", 1), 66.0)
+    ledger.progress("r", "d0", ("running", 1), False, 58.0)
+    ledger.progress("r", "d0", ("running", 1), False, 66.0)  # the same report again is no life
+    ledger.progress("unknown", "d0", ("running", 1), False, 66.0)
     assert overdue(entry, settings, 67.9) is None
     late = overdue(entry, settings, 68.0)
     assert (
@@ -116,3 +116,18 @@ def test_idle_counts_from_the_last_sign_of_life_and_only_once_dispatched() -> No
     ledger.tokens(entry, 1, 95.0)
     total = overdue(entry, settings, 100.0)
     assert total is not None and total.code == "router_total_timeout"
+
+
+def test_a_wait_for_a_turn_that_an_engine_reports_is_no_silence() -> None:
+    settings = Settings.from_env({"PD_ROUTER_IDLE_TIMEOUT": "10", "PD_ROUTER_TOTAL_TIMEOUT": "1000"})
+    ledger = Ledger()
+    entry = ledger.admit("r", True, "m", 0.0)
+    ledger.dispatch(entry, 1, "p0", "d0", 0.0)
+    for now in range(5, 305, 5):
+        ledger.progress("r", "p0", ("waiting", 0, 0), True, float(now))
+        assert overdue(entry, settings, now + 4.9) is None
+    ledger.progress("r", "p0", ("prefilling", 256, 0), False, 308.0)
+    ledger.progress("r", "p0", ("prefilling", 512, 0), False, 316.0)
+    assert overdue(entry, settings, 325.9) is None
+    late = overdue(entry, settings, 326.0)
+    assert late is not None and late.code == "router_idle_timeout"

@@ -14,6 +14,7 @@ from engine.core.types import Request, Sampling
 from engine.schedule.legs import Prealloc
 from engine.schedule.scheduler import AHEAD_SHARE, Limits, Scheduler
 from engine.schedule.sequence import Sequence
+from tests.examples import examples
 
 PAGE = 4
 
@@ -94,7 +95,7 @@ class Pair:
     runs=st.integers(0, 5),
     reuse=st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_two_orders_and_pools_that_hold_the_largest_prompt_end(
     prompts: list[int],
     order: object,

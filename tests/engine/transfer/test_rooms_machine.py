@@ -11,6 +11,7 @@ from engine.core.errors import RequestError
 from engine.core.types import FirstToken
 from tests.engine.transfer import room_promises
 from tests.engine.transfer.fleet_model import ADDRESS, PAGES_EACH, TOKENS, Fleet
+from tests.examples import examples
 
 ROOMS = st.integers(1, 2)
 RANKS = st.integers(0, 1)
@@ -192,6 +193,6 @@ class Rooms(RuleBasedStateMachine):
 
 TestRooms = Rooms.TestCase
 TestRooms.settings = settings(
-    max_examples=300, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(300), stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestRooms = pytest.mark.timeout(240)(TestRooms)

@@ -19,11 +19,12 @@ from pdctl.fleet.load import load_fleet
 from pdctl.flows.deploy.desired import desired_unit
 from pdctl.transport.local import LocalTransport
 from pdctl.units.envfile import parse_env
+from tests.examples import examples
 from tests.pdctl.adopt import scripts
 from tests.pdctl.adopt.bash import Start, base, make_stubs, run
 
 SAID = (Grade.OPEN, Grade.MISSING)
-RUNS = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+RUNS = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -52,20 +53,53 @@ LOOKING = {
 }
 
 
-@pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@contextlib.contextmanager
+def made(folder: Path) -> Iterator[Path]:
     """Installed engines are fakes; `slow` in the folder makes every install hang."""
-    monkeypatch.chdir(tmp_path)
-    model_folder(tmp_path / "model")
-    assert main(["init", "--local", "--drill", "--model", str(tmp_path / "model")]) == Exit.OK
-    python, slow = tmp_path / "python", tmp_path / "slow"
-    hang = f'while [ "$2" = install ] && [ -e {slow} ]; do sleep 0.1; [ -e {slow} ] || exit 1; done'
-    python.write_text(f'#!/bin/sh\n{hang}\nexec {sys.executable} {FAKE} "$@"\n')
-    python.chmod(0o755)
-    edit(tmp_path, 'transport = "local"', f'transport = "local"\npython = "{python}"')
-    yield tmp_path
-    main(["lock", "release", "--force", "--yes"])
-    assert main(["down", "--yes"]) == Exit.OK
+    with contextlib.chdir(folder):
+        model_folder(folder / "model")
+        assert main(["init", "--local", "--drill", "--model", str(folder / "model")]) == Exit.OK
+        python, slow = folder / "python", folder / "slow"
+        hang = f'while [ "$2" = install ] && [ -e {slow} ]; do sleep 0.1; [ -e {slow} ] || exit 1; done'
+        python.write_text(f'#!/bin/sh\n{hang}\nexec {sys.executable} {FAKE} "$@"\n')
+        python.chmod(0o755)
+        edit(folder, 'transport = "local"', f'transport = "local"\npython = "{python}"')
+        yield folder
+        main(["lock", "release", "--force", "--yes"])
+        assert main(["down", "--yes"]) == Exit.OK
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Path]:
+    with made(tmp_path) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def never_deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with made(tmp_path_factory.mktemp("idle")) as folder:
+        yield folder
+
+
+@pytest.fixture
+def idle(never_deployed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing runs, so nothing can be changed: it is as it was, with one failed run more."""
+    monkeypatch.chdir(never_deployed)
+    return never_deployed
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Somebody else has its lock, so whatever verb is called on it leaves it as it was."""
+    with made(tmp_path_factory.mktemp("locked")) as folder:
+        lock_of(folder).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="moving racks"))
+        yield folder
+
+
+@pytest.fixture
+def held(locked: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(locked)
+    return locked
 
 
 def edit(folder: Path, old: str, new: str, file: str = "fleet.toml") -> None:
@@ -91,17 +125,16 @@ def test_every_verb_is_known_to_change_the_fleet_or_not() -> None:
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_verb_that_changes_the_fleet_respects_the_lock(
-    fleet: Path, name: str, capsys: pytest.CaptureFixture[str]
+    held: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = (fleet / "profiles" / "default.toml").read_text()
-    lock_of(fleet).take(holder_for(ELSEWHERE, "hand", "pdctl lock take", reason="moving racks"))
+    before = (held / "profiles" / "default.toml").read_text()
     code, document = asked(capsys, *CHANGING[name])
     assert code == Exit.LOCKED
     assert re.fullmatch(
         r"The fleet is held by ann@elsewhere by hand for \d+ s: moving racks\.", document["error"]["message"]
     )
-    assert (fleet / "profiles" / "default.toml").read_text() == before
-    assert list_runs(load_fleet(fleet).paths.journal) == []
+    assert (held / "profiles" / "default.toml").read_text() == before
+    assert list_runs(load_fleet(held).paths.journal) == []
 
 
 def test_a_request_is_ended_also_while_another_run_holds_the_fleet(
@@ -115,13 +148,15 @@ def test_a_request_is_ended_also_while_another_run_holds_the_fleet(
 
 @pytest.mark.parametrize("name", sorted({"abort", "drill", "resume", "restart", "profile"}))
 def test_a_verb_that_changes_the_fleet_writes_a_run_also_when_it_fails(
-    fleet: Path, name: str, capsys: pytest.CaptureFixture[str]
+    idle: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing runs, so nothing can be changed."""
+    journal = load_fleet(idle).paths.journal
+    before = list_runs(journal)
     assert main({**CHANGING, **BESIDE}[name]) != Exit.OK
-    (run,) = list_runs(load_fleet(fleet).paths.journal)
+    run, *rest = list_runs(journal)
+    assert rest == before
     assert run.command.split()[0] == name and run.state == "failed" and run.error
-    assert lock_of(fleet).look() is None
+    assert lock_of(idle).look() is None
 
 
 def test_a_manual_lock_from_end_to_end(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,10 +277,11 @@ def test_a_run_that_goes_on_elsewhere_is_not_resumed(fleet: Path, capsys: pytest
     ("argv", "words"), [(["abort", "x"], "pdctl abort x"), (["drill", "disarm", "decode-0"], "disarm")]
 )
 def test_one_act_is_not_resumed(
-    fleet: Path, argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    idle: Path, argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(argv) != Exit.OK
-    (run,) = list_runs(load_fleet(fleet).paths.journal)
+    run = list_runs(load_fleet(idle).paths.journal)[0]
+    assert run.command.split()[0] == argv[0]
     assert main(["resume", run.id]) == Exit.USAGE
     said = capsys.readouterr().err
     assert words in said and "cannot be resumed" in said

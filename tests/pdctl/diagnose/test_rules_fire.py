@@ -295,9 +295,14 @@ def test_every_rule_has_a_scene_or_a_case_in_which_it_is_told() -> None:
         "PD608",
         "PD901",
     }  # test_rules_quiet, test_recent, test_suppress
+    # test_cases holds them to their leads; what is told beside a lead is looked for only where it is needed.
+    told |= {case.leads[0] for case in cases() if len(case.leads) == 1}
+    left = {rule.code for rule in CATALOGUE} - told
     for case in cases():
-        told |= {p.finding.code for p in case.judge().verdict.findings}
-    assert {rule.code for rule in CATALOGUE} - told == set()
+        if not left:
+            break
+        left -= {p.finding.code for p in case.judge().verdict.findings}
+    assert left == set()
 
 
 def test_a_young_hold_that_nobodys_run_will_end_is_told(scene: Scene) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdctl.fleet.catalogue import known
-from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, chain_problems
+from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, TOTAL, chain_problems
 from pdctl.flows.tune.proposal import FLOOR, Wanted, chain, histogram, propose, reasons
 
 LAX = Wanted(target=0.06)
@@ -100,7 +100,8 @@ def test_who_waits_for_a_turn_on_prefill_is_not_cut_by_the_chain() -> None:
     defaults = {env: v.default for env, v in known().items()}
     assert not {IDLE, QUEUE} & chain(45.0, defaults, 20.0).keys()
     wanted = chain(45.0, defaults, 360.0)
-    assert wanted[IDLE] == wanted[QUEUE] == 360.0 and chain_problems(defaults | wanted) == []
+    assert wanted[QUEUE] == 360.0 and not {IDLE, TOTAL} & wanted.keys()
+    assert chain(45.0, defaults, 700.0)[TOTAL] == 2800.0
 
 
 def test_histogram_marks_the_proposed_line() -> None:

@@ -66,6 +66,7 @@ def test_a_venv_of_locked_wheels(host: Made) -> None:
     assert len(host.said) == 2
 
 
+@pytest.mark.slow  # two more builds; the hosts' sample builds one too
 def test_a_torn_venv_does_not_count_and_is_made_again(host: Made) -> None:
     python, _ = host.build()
     Path(python).unlink()

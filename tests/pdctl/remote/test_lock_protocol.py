@@ -20,6 +20,7 @@ from pdctl.remote import lock_tool
 from pdctl.remote.lock import STALE, FleetLock, HeldError, Holder, holder_for
 from pdctl.remote.lock_lease import FRESH, Lease
 from pdctl.remote.operator import Operator
+from tests.examples import examples
 
 WHO = st.integers(0, 2)
 SPAN = st.sampled_from([0.0, FRESH - 1, STALE + 1])
@@ -213,5 +214,5 @@ class Protocol(RuleBasedStateMachine):
         assert len(may) <= 1
 
 
-Protocol.TestCase.settings = settings(max_examples=400, stateful_step_count=50, deadline=None)
+Protocol.TestCase.settings = settings(max_examples=examples(400), stateful_step_count=50, deadline=None)
 test_at_most_one_run_may_go_on = Protocol.TestCase

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pdctl.supervisor.states import BRIEF, TRANSITIONS, Event, Machine, State
+from tests.examples import examples
 
 FLAPS, WINDOW = 3, 100.0
 NEVER = float("inf")
@@ -73,5 +74,5 @@ class Walk(RuleBasedStateMachine):
         assert self.machine.since <= self.now
 
 
-Walk.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Walk.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)
 TestWalk = Walk.TestCase
