@@ -5,6 +5,7 @@ Locks are released, runs are marked, and what a drill changed is put back.
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Coroutine
 from types import FrameType
@@ -50,6 +51,8 @@ def _unwind(number: int, frame: FrameType | None) -> None:
         if signal.getsignal(later) is _unwind:
             # A handler, since children would inherit that a signal is ignored.
             signal.signal(later, _taken)
+    # What a loop says of tasks that this breaks off, as they are collected, is no news and is a traceback.
+    logging.getLogger("asyncio").disabled = True
     raise KeyboardInterrupt
 
 

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from pdctl.diagnose.report import Report, document
 from pdctl.diagnose.rule import Severity
+from pdctl.diagnose.words import count
 from pdctl.render.diagnose import show
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -33,9 +34,7 @@ def watch(look: Callable[[], Report], every: float, as_json: bool, level: Severi
             show(report)
         else:
             moving = sum(e.settled for e in report.ledger)
-            print(
-                f"{time.strftime('%H:%M:%S')} as before: {report.verdict.summary} ({moving} requests move)",
-                flush=True,
-            )
+            about = f"{report.verdict.summary} ({count(moving, 'request')} moving)"
+            print(f"{time.strftime('%H:%M:%S')} as before: {about}", flush=True)
         before = _key(report)
         time.sleep(max(0.0, every - (time.monotonic() - began)))

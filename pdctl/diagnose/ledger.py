@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pdctl.adapters.picture import Leg, RouterRequest
 from pdctl.diagnose.facts import EngineView, Facts
-from pdctl.diagnose.stages import Judgement, frozen, judge_legs
+from pdctl.diagnose.stages import Judgement, frozen, in_a_step, judge_legs
 from pdctl.facts.missing import known
 
 # A request in transit between two samples of two processes is not lost yet.
@@ -128,6 +128,8 @@ def _unheld(facts: Facts, request: RouterRequest, seen_before: bool) -> Judgemen
             )
     if age < SETTLE or not seen_before:
         return Judgement("moving", "router", request.stage, age, None, "just sent or just ended")
+    if any(view is not None and in_a_step(view, age) for _, view in views):
+        return Judgement("moving", "router", request.stage, age, None, "it is taken in behind a step")
     names = " and ".join(name for name, _ in views) or "the engines"
     why = f"{names} answer and do not know it, and the router still waits"
     return Judgement("forgotten", "router", request.stage, age, "engines", why)

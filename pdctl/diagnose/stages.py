@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pdctl.adapters.picture import Leg
-from pdctl.diagnose.facts import BEAT, EngineView, Facts
-from pdctl.diagnose.words import span
+from pdctl.diagnose.facts import BEAT, STEP, EngineView, Facts
+from pdctl.diagnose.words import count, span
 from pdctl.facts.missing import known
 
 Side = tuple[EngineView, Leg] | None
@@ -61,6 +61,16 @@ def frozen(view: EngineView) -> str:
     return f"{view.name} is frozen: {', '.join(silent)}" if silent else ""
 
 
+def in_a_step(view: EngineView, age: float) -> bool:
+    """Whether one step has been under way for as long as that: its scheduler takes requests in between two,
+    so that one which came since is not shown yet.
+    """
+    state = view.state
+    if not known(state) or not known(state.progress) or state.progress.stepping is None:
+        return False
+    return age - 1.0 < state.progress.stepping < STEP
+
+
 def _judge(side: tuple[EngineView, Leg], verdict: str, why: str, lost: str = "") -> Judgement:
     view, leg = side
     return Judgement(verdict, view.name, leg.stage, leg.stage_age, leg.waiting_on, why, lost)
@@ -93,6 +103,11 @@ def _inflight(
     facts: Facts, prefill: tuple[EngineView, Leg], decode: Side, decode_name: str | None
 ) -> Judgement:
     view, leg = prefill
+    if decode and decode[1].waiting_on == "turn":
+        return _computing(prefill, "its prompt is next")  # prefill has the Want, whatever its last step knew
+    if _handed_over(leg, decode):
+        doing = f"it was handed over; {view.name} settles it behind the step that is under way"
+        return _on_decode(facts, decode) if decode else _computing(prefill, doing)
     earlier = view.before(leg)
     if earlier is not None and earlier.bytes != leg.bytes:
         return _judge(prefill, "moving", "its KV is being written")
@@ -107,16 +122,33 @@ def _inflight(
     if still < patience(view):
         why = "its KV is being handed over" if leg.stage == "inflight" else "decode is about to ask for it"
         return _judge(prefill, "moving", why)
-    name = decode[0].name if decode else (decode_name or (leg.peer or "decode").split("/")[0])
-    other = facts.engine(name)
-    if decode is None and (other is None or not other.fresh):
-        said = other.reach.value if other and not known(other.state) else "its state is old"
-        return _judge(prefill, "stuck", f"{name} should take its KV and does not answer ({said})", "peer")
-    if decode is None and (why := frozen(other) if other else ""):
-        return _judge(prefill, "stuck", f"{name} should take its KV; {why}", "peer")
     if decode is None:
-        return _judge(prefill, "stuck", f"{name} answers and does not know this room", "room")
+        return _untaken(facts, prefill, decode_name)
     return _pinned(prefill, decode)
+
+
+def _handed_over(leg: Leg, decode: Side) -> bool:
+    """The transfer layer has ended its room; the scheduler, which may be inside a step, has yet to see it."""
+    waits = decode is not None and decode[1].stage in ("preallocated", "transferring")
+    return leg.stage == "inflight" and leg.waiting_on is None and not waits
+
+
+def _untaken(facts: Facts, prefill: tuple[EngineView, Leg], decode_name: str | None) -> Judgement:
+    """No decode shows it. Where nobody names the one that should take it, it is one of the cell's."""
+    named = facts.engine(decode_name or (prefill[1].peer or "").split("/")[0])
+    takers = (named,) if named else facts.cell(prefill[0].member.cell, "decode")
+    for other in takers:
+        if not other.fresh:
+            said = "its state is old" if known(other.state) else other.reach.value
+            why = f"{other.name} should take its KV and does not answer ({said})"
+            return _judge(prefill, "stuck", why, "peer")
+        if why := frozen(other):
+            return _judge(prefill, "stuck", f"{other.name} should take its KV; {why}", "peer")
+    if not takers:
+        return _judge(prefill, "stuck", "no decode was looked at that could take its KV", "unseen")
+    names = " and ".join(other.name for other in takers)
+    knows = "answers and does not know" if len(takers) == 1 else "answer and do not know"
+    return _judge(prefill, "stuck", f"{names} {knows} this room", "room")
 
 
 def _idle_pages(view: EngineView, need: int) -> int:
@@ -153,6 +185,11 @@ def _no_pages(prefill: Side, decode: tuple[EngineView, Leg]) -> Judgement:
     if leg.waiting_on == "pages" and spare > 0 and view.before(leg) is not None and leg.stage_age > 3.0:
         why = f"{view.name} grants it no pages although {spare + need} lie free and it needs {need}"
         return _judge(decode, "stuck", why, "grant")
+    wait_for_kv = [other for other in view.legs if other.stage in ("preallocated", "transferring")]
+    idle = not any(other.stage in ("ready", "running") for other in view.legs)
+    if view.fresh and idle and wait_for_kv:
+        held = count(len(wait_for_kv), "request that waits", "requests that wait")
+        return _judge(decode, "waiting", f"the places of {view.name} are held by {held} for KV")
     if not view.fresh or (not view.working and leg.stage_age > 30.0):
         return _judge(decode, "stuck", f"{view.name} grants it no place and makes no step", "step")
     return _judge(decode, "waiting", f"{view.name} has no free {leg.waiting_on or 'place'} for it yet")
@@ -163,7 +200,8 @@ def _pinned(prefill: tuple[EngineView, Leg], decode: tuple[EngineView, Leg]) -> 
     (view, leg), (other, peer) = prefill, decode
     if leg.waiting_on in ("want", "decode"):
         why = f"{other.name} asked for its pages ({peer.stage}), {view.name} never saw the Want"
-        return _judge(prefill, "stuck", why, "want")
+        asked = min(leg.stage_age, peer.stage_age)  # before that it waited for decode, and rightly so
+        return replace(_judge(prefill, "stuck", why, "want"), stage_age=asked)
     if leg.waiting_on == "taken" and peer.stage in ("preallocated", "transferring"):
         why = f"{view.name} wrote everything, {other.name} still waits for the Done"
         return _judge(prefill, "stuck", why, "done")
@@ -183,9 +221,14 @@ def _on_decode(facts: Facts, decode: tuple[EngineView, Leg]) -> Judgement:
         moved = earlier is not None and (earlier.bytes != leg.bytes or earlier.stage != leg.stage)
         if moved or leg.stage_age < 3.0:
             return _judge(decode, "moving", "its KV arrives")
-        blind = [p.name for p in facts.cell(view.member.cell, "prefill") if not p.fresh or frozen(p)]
+        prefills = facts.cell(view.member.cell, "prefill")
+        blind = [p.name for p in prefills if not p.fresh or frozen(p)]
         if blind:
             return _judge(decode, "stuck", f"it waits for KV from {blind[0]}, which does not answer", "peer")
+        if busy := next((p for p in prefills if p.working and leg.waiting_on == "turn"), None):
+            return _judge(decode, "waiting", f"{busy.name} has heard of it and is at work on others")
+        if any(in_a_step(p, leg.stage_age) for p in prefills):
+            return _judge(decode, "moving", "prefill takes it in behind the step that is under way")
         return _judge(decode, "stuck", "it waits for KV that no prefill holds any more", "room")
     if leg.stage == "waiting" and leg.stage_age > 3.0:
         return _no_pages(None, decode)

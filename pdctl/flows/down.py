@@ -39,8 +39,11 @@ def down(ctx: Context, confirm: Callable[[str], None] = silent) -> Down:
     if running:
         names = ", ".join(name for _, name in running)
         confirm(f"This will stop {names}; requests under way fail. Go on?")
-    if supervisor.stop(ctx):
-        ctx.say("stopped the supervisor")
+    for host, ended in fan_out(hosts, lambda host: supervisor.stop(ctx, host)).items():
+        if isinstance(ended, PdctlError):
+            raise ended
+        if ended:
+            ctx.say(f"stopped the supervisor on {host}")
     router = ctx.fleet.router
     failures: list[str] = []
     front = [(h, n) for h, n in running if (h, n) == (router.host, router.name)]

@@ -47,7 +47,7 @@ class Look:
     says of each env and unit file when it was changed last, Unix seconds.
 
     `newest` is the last deployment recorded there, `manifest` the current release's; `root` is there,
-    writable, denied or foreign, as hosttool says it.
+    writable, denied or foreign, as hosttool says it; `supervised`: a supervisor was once installed there.
     """
 
     installed: Installed
@@ -58,6 +58,7 @@ class Look:
     manifest: dict[str, Any]
     changed: dict[str, dict[str, float]]
     root: str
+    supervised: bool
     facts: Facts
 
 
@@ -83,6 +84,7 @@ class HostReleases:
             found["manifest"] or {},
             found["changed"],
             found["root"],
+            found["supervised"],
             Facts(**found["python"]),
         )
 

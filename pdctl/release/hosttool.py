@@ -84,7 +84,7 @@ def changed(folder: str) -> dict[str, float]:
 def look(ask: Entry) -> Entry:
     """`env` are env files as text, `private` digests of the other files there (tokens), `units` unit files
     as text, `changed` when each of both was changed last, `newest` the last deployment recorded, `manifest`
-    that of the current release."""
+    that of the current release, `supervised` whether a supervisor was ever installed below it."""
     root = ask["root"]
     found = listing(root)
     env, private = {}, {}
@@ -112,6 +112,7 @@ def look(ask: Entry) -> Entry:
         "newest": kept[-1] if kept else None,
         "manifest": read_json(manifest),
         "root": root_state(root),
+        "supervised": os.path.isdir(os.path.join(root, "supervisor")),
         "python": python_facts(ask["dists"]),
     }
 

@@ -39,8 +39,10 @@ def show_run(run: Run) -> None:
         print(f"\n{step.state:<11} {_took(step.seconds) or '-':>8}  {step.host}  {step.what}{detail}")
         _commands(step.commands)
     for note in run.notes:
+        # What has parts of its own is in --json.
         said = ", ".join(f"{k} {v}" for k, v in note.data.items() if not isinstance(v, dict))
-        print(f"\nnote: {note.what}{': ' if said else ''}{_cut(said, 6)}")
+        if said:
+            print(f"\nnote: {note.what}: {_cut(said, 6)}")
 
 
 def show_audit(host: str, lines: Sequence[dict[str, Any]], bad: int) -> None:

@@ -227,12 +227,15 @@ class Ward:
     def _open(self, case: Case) -> None:
         leads = [s.seen for s in sorted(case.standing.values(), key=lambda s: s.first)]
         codes = tuple(dict.fromkeys(s.code for s in leads))
-        text = leads[0].summary if leads else str(case.state)
+        text, at = leads[0].summary if leads else str(case.state), self._clock.wall()
         if case.incident is not None:
-            self._store.change(case.incident, self._moment("finding", text), codes=codes, state=case.state)
+            known = self._codes(case)
+            moment = self._moment("finding", text)
+            self._store.change(case.incident, moment, codes=codes, state=case.state, summary=text)
+            if not set(codes) <= set(known):  # something else is wrong than what was told
+                self.notices.append(Notice("opened", case.incident, case.cell, codes, text, at))
             return
         subject = case.cell or (leads[0].subject if leads else "fleet")
-        at = self._clock.wall()
         case.incident = self._store.begin(case.cell, subject, codes, case.state, text, at)
         self.notices.append(Notice("opened", case.incident, case.cell, codes, text, at))
 

@@ -115,10 +115,15 @@ def unknown(prompt: str) -> str:
 
 
 class Load:
-    """Agents in closed loops through `url`, one an ask of ASKS, until the block is left."""
+    """Agents in closed loops through `url`, one an ask of ASKS, until the block is left.
 
-    def __init__(self, url: str, right: list[str], agents: tuple[int, ...] = (0, 1, 2)) -> None:
-        self.url, self.right = url, right
+    A request that has not ended after `hung` seconds hangs.
+    """
+
+    def __init__(
+        self, url: str, right: list[str], agents: tuple[int, ...] = (0, 1, 2), hung: float = HUNG
+    ) -> None:
+        self.url, self.right, self.hung = url, right, hung
         self.shots: list[Shot] = []
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._agent, args=(n,), daemon=True) for n in agents]
@@ -135,12 +140,12 @@ class Load:
         """No new request; wait for those under way, each of which ends by its own deadline."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(HUNG + 15.0)
+            thread.join(self.hung + 15.0)
 
     def _agent(self, number: int) -> None:
         while not self._stop.is_set():
             ask = which(number)
-            shot = shoot(self.url, (ASKS + FRESH)[ask], self.right[ask], stream=number == 2)
+            shot = shoot(self.url, (ASKS + FRESH)[ask], self.right[ask], number == 2, self.hung)
             self.shots.append(shot)
             if shot.fate != "right":
                 self._stop.wait(0.1)  # an agent retries, it does not hammer

@@ -91,7 +91,8 @@ def test_a_rolling_change_serves_no_mixed_pair(live: Live, right: list[str], rec
         old, new = (f'{name}\nvalue = "{value:g}"' for value in (before, before + 1))
         assert old in profile.read_text()
         over = threading.Event()
-        with Load(live.url, right) as load:
+        # The router holds requests for as long as two engines take to start.
+        with Load(live.url, right, hung=200.0) as load:
             load.wait_rights(1, 0.0, 60.0, "a right answer before")
             watcher = threading.Thread(target=_watch, args=(live, over, mixed))
             watcher.start()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts import hostpython, needs
+from tests.hosts.lab.guard import guarded
 from tests.hosts.lab.host import LabHost
 from tests.hosts.lab.lab import Lab
 from tests.hosts.lab.names import Names
@@ -39,8 +40,7 @@ def lab() -> Iterator[Lab]:
     if reason := needs.missing(BASE):
         pytest.skip(reason)
     model = Path.home() / MODELS / "smollm2-135m"
-    with _own_name() as name:
-        made = Lab(BASE, name)
+    with _own_name() as (name, lock), guarded(made := Lab(BASE, name), lock):
         try:
             # Whatever a killed run has left is not what tests start from.
             made.down()
@@ -87,8 +87,8 @@ def host_python(hosts: list[LabHost]) -> str:
 
 
 @contextlib.contextmanager
-def _own_name() -> Iterator[str]:
-    """A set that no other test run has. One that was left behind by a killed run is taken over."""
+def _own_name() -> Iterator[tuple[str, int]]:
+    """A set that no other test run has, and the lock on it. What a killed run has left is taken over."""
     BASE.mkdir(parents=True, exist_ok=True)
     for name in (NAME, *(f"{NAME[:7]}{number}" for number in range(2, 10))):
         with open(Names(BASE, name).base / f".{name}.session", "w") as file:
@@ -96,6 +96,6 @@ def _own_name() -> Iterator[str]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            yield name
+            yield name, file.fileno()
             return
     pytest.fail("nine test runs have hosts on this machine already")

@@ -25,8 +25,10 @@ from pdctl.flows.check.report import CheckReport, Level, Line
 from pdctl.flows.check.run import check
 from pdctl.flows.context import Context
 from pdctl.flows.init import Remote, Wanted, init_fleet
+from tests.hosts.lab import netns
 from tests.hosts.lab.host import LabHost, until
 from tests.hosts.lab.lab import Lab
+from tests.hosts.lab.shell import sh
 
 EDGE = "prefill-0 -> decode-0"
 LISTEN = "import socket,time; s=socket.create_server(('{address}',{port})); time.sleep(600)"
@@ -250,3 +252,43 @@ def test_json_is_one_document_with_the_exit_code_in_it(fleet: Fleet, hosts: list
     document = json.loads(done.stdout)
     assert contracts.faults("check", document) == []
     assert done.returncode == document["exit"] == Exit.FINDINGS and document["counts"]["fail"] == 1
+
+
+def test_a_clock_that_is_off_and_a_small_shm_are_a_line_each(fleet: Fleet, hosts: list[LabHost]) -> None:
+    h2 = hosts[1]
+    shim = '#!/bin/sh\\nexec /bin/date -d "+40 seconds" "$@"\\n'
+    h2.sh(f"printf '{shim}' >/usr/local/bin/date && chmod 755 /usr/local/bin/date")
+    h2.sh("mount -o remount,size=4M /dev/shm")
+    try:
+        found = {(li.subject, li.check): li for li in bad(fleet.check())}
+    finally:
+        h2.sh("rm /usr/local/bin/date; mount -o remount,size=50% /dev/shm")
+    assert set(found) == {("h2", "clock"), ("h2", "shm")}
+    clock, shm = found["h2", "clock"], found["h2", "shm"]
+    assert clock.found.startswith(("+40.", "+39.")) and "timedatectl set-ntp true on h2" in clock.fix
+    assert shm.level is Level.FAIL and shm.found == "4.0 MiB of 4.0 MiB free"
+    assert shm.wanted == "64.0 MiB free in /dev/shm" and "remount" in shm.fix
+
+
+def test_a_firewall_that_knows_the_fleets_own_ports_alone_is_found(
+    fleet: Fleet, hosts: list[LabHost], lab: Lab
+) -> None:
+    """A firewall that lets SSH, the fleet's own ports and nothing else in: control passes, UCX does not."""
+
+    def firewall(words: str) -> None:
+        for host in hosts[:2]:
+            network = netns.path(lab.names.namespace(host.name))
+            sh("nsenter", f"--net={network}", "nft", "-f", "-", input=words)
+
+    ports = [22, *(port for unit in load_fleet(fleet.path).units() for port in unit.ports)]
+    calls = "ip saddr != 10.77.0.1 tcp flags & (syn | ack) == syn"
+    drops = f"{calls} tcp dport != {{ {', '.join(map(str, ports))} }} drop"
+    firewall(f"table inet wall {{\nchain in {{\ntype filter hook input priority 0\n{drops}\n}}\n}}\n")
+    try:
+        report = fleet.check()
+    finally:
+        firewall("delete table inet wall")
+    (line,) = bad(report)
+    assert (line.subject, line.check, line.level) == ("h2 -> h1", "address", Level.FAIL)
+    assert "of h1 is reached and another is not: no answer" in line.found, line
+    assert "open every TCP port between h2 and h1" in line.fix and report.exit() is Exit.FINDINGS

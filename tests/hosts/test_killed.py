@@ -55,7 +55,7 @@ def test_a_deploy_killed_on_its_way_is_run_again_and_finishes(day: RealFleet) ->
     day.killed("at co-restart/a", "new")
     assert day.current() != old and "Paris" in day.ask(), "what runs is the old one"
     day.killed("at a/start_prefill", "new")
-    day.done("deploy", "--yes", release="new")
+    day.done("resume", day.last_run()["id"], "--yes", release="new")
     assert day.last_run()["steps"][0]["what"].startswith("took over the lock of a run that is dead")
     assert "Paris" in day.ask()
     now = day.current()

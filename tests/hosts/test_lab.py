@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from tests.hosts.lab import cgroups, wiring
 from tests.hosts.lab.host import LabHost, until
 from tests.hosts.lab.lab import Lab
+from tests.hosts.lab.names import Names
 from tests.hosts.lab.shell import LabError
 
 
@@ -127,3 +133,31 @@ def test_the_engine_libraries_load_for_everybody(hosts: list[LabHost], host_pyth
     for user in ("root", "ops"):
         said = hosts[0].sh(f"{host_python} -c 'import torch, nixl; print(torch.__version__)'", user=user)
         assert re.fullmatch(r"\d+\.\d+.*\n", said)
+
+
+GUARDED = """
+import subprocess, sys, time
+from pathlib import Path
+from tests.hosts.lab.guard import guarded
+from tests.hosts.lab.lab import Lab
+lab = Lab(Path(sys.argv[1]), sys.argv[2], "10.79.0")
+with open(sys.argv[3], "w") as lock, guarded(lab, lock.fileno()):
+    lab.up(1)
+    with lab.inside():
+        print(subprocess.Popen(["sleep", "600"], stdout=2).pid, flush=True)
+        time.sleep(600)
+"""
+
+
+def test_a_run_that_is_killed_leaves_neither_hosts_nor_children(lab: Lab, tmp_path: Path) -> None:
+    names = Names(lab.names.base, f"g{lab.names.name[-7:]}", "10.79.0")
+    words = [sys.executable, "-c", GUARDED, str(names.base), names.name, str(tmp_path / "lock")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as run:
+        assert run.stdout is not None
+        child = int(run.stdout.readline())
+        assert cgroups.populated(names, "h1")
+        run.send_signal(signal.SIGKILL)
+    until(lambda: not names.dir.exists(), 20.0, "it is taken down")
+    assert not list(cgroups.find(names)) and not wiring.namespaces(names)
+    with contextlib.suppress(FileNotFoundError):
+        assert "Z" in Path(f"/proc/{child}/stat").read_text().rpartition(")")[2][:3]

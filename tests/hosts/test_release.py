@@ -1,14 +1,13 @@
 """Releases on real hosts that have nothing but Debian: a venv made from what pdctl sends, systemd, no index.
 
 The engines are tests/pdctl/flows/fake_engine.py as a release's code, and the lock is two small packages; the
-last test has the real ones.
+real ones are in test_closure.py.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
-import platform
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,10 +26,7 @@ from pdctl.flows.deploy.run import apply_deploy
 from pdctl.flows.down import down
 from pdctl.flows.init import Wanted, init_fleet, remote
 from pdctl.flows.ready import wait_ready
-from pdctl.release.build import package_files
-from pdctl.release.lock import Lock, engine_lock
-from pdctl.release.runtime import Facts
-from pdctl.release.wheels import fetch
+from pdctl.release.lock import Lock
 from pdctl.remote.journal import Journal
 from pdctl.remote.recording import Executed
 from tests.hosts.killed import dies
@@ -173,8 +169,7 @@ def test_from_nothing_to_serving_and_then_nothing(bare: Away, hosts: list[LabHos
     modes = hosts[1].sh(f"stat -c '%a' {host.root}/env/decode-0.env {host.root}/env/fleet-token").split()
     assert modes == ["600", "600"]
     trips = bare.trips()
-    # The control host is also asked whether it has a supervisor.
-    assert set(trips) == {"h1", "h2"} and trips["h1"] <= 5 and trips["h2"] <= 4, trips
+    assert set(trips) == {"h1", "h2"} and max(trips.values()) <= 4, trips
 
 
 @pytest.fixture
@@ -332,31 +327,3 @@ def test_an_index_of_the_host_s_own(
     finally:
         for host in hosts[:2]:
             (host.root / "etc" / "pip.conf").unlink()
-
-
-@pytest.fixture(scope="module")
-def fetched() -> str:
-    """The cache that pdctl has filled for Debian's Python on this machine's network, before the hosts'."""
-    debian = Facts("/usr/bin/python3", "3.11.2", platform.machine(), "2.36", {})
-    fetch(debian, engine_lock(), None, "h1", print)
-    return str(Path.home() / ".cache")
-
-
-@pytest.mark.slow
-def test_the_real_closure_without_an_index(
-    fetched: str,
-    hosts: list[LabHost],
-    home: Path,
-    smollm: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """torch, nixl and all the rest, from the lock that ships, on a host that can reach no index."""
-    monkeypatch.setenv("XDG_CACHE_HOME", fetched)
-    for made in away(tmp_path / "fleet", hosts[:1], 'runtime = "wheelhouse"\n', monkeypatch):
-        made.files = package_files()
-        made.edit('path = "/etc"', f'path = "{smollm}"')
-        with made.context() as ctx, Journal(ctx.fleet.paths.journal, "deploy") as journal:
-            apply_deploy(plan_deploy(ctx, 300.0), journal)
-            assert unready(ctx) == {}
-        assert max(made.trips().values()) <= 5

@@ -11,6 +11,8 @@ _RAISED = (
     r"(?P<type>(?:(?:[A-Za-z_]\w*\.)*[A-Z]|(?:[A-Za-z_]\w*\.)+[a-z])\w*{}\w*)(?:: (?P<message>.+))?$"
 )
 
+_SIGNAL = r"(?P<what>Segmentation fault|Aborted|Bus error|Floating.point exception|Illegal instruction)"
+
 SIGNS = (
     Sign("start.ready", "The server is fired up and ready to roll"),
     Sign("start.ready", "Application startup complete"),
@@ -54,10 +56,12 @@ SIGNS = (
     Sign("process.fatal", "crashed with exit code"),
     Sign("process.fatal", "Received sigquit from a child"),
     Sign("process.fatal", "Fatal error during execution"),
-    Sign("process.signal", "Fatal Python error", r"Fatal Python error: (?P<what>[A-Za-z ]+)"),
+    # faulthandler names the signal; with other words the interpreter gives up by itself.
+    Sign("process.signal", "Fatal Python error", rf"Fatal Python error: {_SIGNAL}"),
+    Sign("process.fatal", "Fatal Python error", rf"Fatal Python error: (?!{_SIGNAL})"),
     Sign("process.signal", "Caught signal", r"Caught signal \d+ \((?P<what>[A-Za-z ]+)"),
-    Sign("process.signal", "Segfault encountered"),
-    Sign("process.signal", "core dumped"),
+    Sign("process.signal", "Segfault encountered", r"(?P<what>Segfault)"),
+    Sign("process.signal", "core dumped", rf"(?:{_SIGNAL} )?\(?core dumped"),
     Sign("process.signal", "Bus error", r"(?P<what>Bus error)"),
     Sign(
         "process.frame",

@@ -175,6 +175,37 @@ def advertised(fleet: Fleet, states: States, pictures: Pictures) -> Iterator[Lin
                 break
 
 
+def unnamed_ports(fleet: Fleet, states: States, ways: Ways) -> Iterator[Line]:
+    """Where a firewall lets the fleet's own ports through and no other: KV goes over ports that UCX picks.
+
+    Engines then link, and no transfer ever ends. A refusal is left out: the ear may have been late.
+    """
+    seen = set()
+    for prefill, decode in pairs(fleet, states):
+        one, other = states[decode.host], states[prefill.host]
+        if prefill.bootstrap_port is None or (one.name, other.name) in seen:
+            continue
+        own = ways.of(one.name, Way(one.name, prefill, prefill.bootstrap_port).key)
+        tried = ways.path(one.name, other.name)
+        if not (known(own) and own.ok and known(tried)) or tried.error in ("", REFUSED):
+            continue
+        seen.add((one.name, other.name))
+        found = f"port {prefill.bootstrap_port} of {other.name} is reached and another is not: {tried.error}"
+        fix = (
+            f"open every TCP port between {one.name} and {other.name}; or give UCX a range "
+            "(UCX_TCP_PORT_RANGE=20000-20100 in the profile) and open that"
+        )
+        level = warn if _otherwise(one, decode) or _otherwise(other, prefill) else fail
+        yield level(f"{one.name} -> {other.name}", "address", found, "the ports that UCX picks, any", fix)
+
+
+def _otherwise(state: HostState, engine: Engine) -> bool:
+    """Whether KV may have a way of its own there: RDMA, a range of ports, another engine's transfer."""
+    ranged = state.env[engine.name].get("UCX_TCP_PORT_RANGE", "0") != "0"
+    rdma = isinstance(state.rdma, Missing) or any(r.active for r in state.rdma)
+    return engine.kind != "bundled" or ranged or rdma
+
+
 def packets(fleet: Fleet, states: States, ways: Ways) -> Iterator[Line]:
     """Packet sizes between the machines of each edge."""
     seen = set()

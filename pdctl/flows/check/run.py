@@ -56,6 +56,7 @@ def check(
     lines += edges.agreement(ctx.fleet, states, pictures := asking.result())
     lines += edges.addresses(states, walked, wanted)
     lines += edges.advertised(ctx.fleet, states, pictures)
+    lines += edges.unnamed_ports(ctx.fleet, states, walked)
     lines += edges.packets(ctx.fleet, states, walked)
     if transfer is not None:
         lines += probes.lines(ctx, states, walked, transfer)

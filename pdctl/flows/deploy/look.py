@@ -38,7 +38,7 @@ class HostState:
     files, `changed` when an env or unit file below the root was, by anybody (Unix seconds of the host).
     `model` is the fleet file's, Missing where no engine of pdctl's own needs it. `newest` is the last
     deployment recorded there, `found` the one when it was looked at; `short_lived` says why units would end
-    with the login.
+    with the login, `supervised` that a supervisor was once installed there.
     """
 
     name: str
@@ -55,6 +55,7 @@ class HostState:
     model: Model | Missing
     facts: Facts
     short_lived: str = ""
+    supervised: bool = False
     statuses: dict[str, UnitStatus] = field(default_factory=dict)
     found: dict[str, Any] | None = None
 
@@ -181,6 +182,7 @@ def _look(ctx: Context, name: str, needs_model: bool) -> HostState:
         Missing("no engine here needs it") if there is None else there.result(),
         look.facts,
         units.short_lived(),
+        look.supervised,
         statuses.result(),
     )
 

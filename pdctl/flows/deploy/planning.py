@@ -220,9 +220,15 @@ def make_deploy(deploy: Deploy, before: Plan) -> Deploy:
         retention = Retention(ctx)
         prune = [_prune_step(retention, state) for state in usable(deploy, deploy.groups)]
         plan = joined([plan, make_plan(prune, gates=True)])
-    if ctx.fleet.control in {s.name for s in usable(deploy, deploy.groups)} and not broken:
-        plan = joined([plan, make_plan(supervisor_steps(ctx, SUPERVISOR))])
+    if _attends(deploy) and not broken:
+        plan = joined([plan, make_plan(supervisor_steps(ctx, deploy.states.hosts, SUPERVISOR))])
     return replace(deploy, plan=plan, notes=(*deploy.notes, *deploy.hooks.unusable()))
+
+
+def _attends(deploy: Deploy) -> bool:
+    """Whether the supervisor is in scope: its host need not have a unit, and a limit leaves those out."""
+    whole = any(g.kind == "left" for g in deploy.groups)
+    return whole or deploy.ctx.fleet.control in {s.name for s in usable(deploy, deploy.groups)}
 
 
 def _group_plan(deploy: Deploy, group: Group, routed: bool) -> Plan:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from pdctl.fleet.model import Fleet, HostPaths
 from pdctl.fleet.supervised import refuse_elsewhere
 from pdctl.flows.context import Context
 from pdctl.flows.deploy import supervisor_home as home
+from pdctl.flows.deploy.look import HostState
+from pdctl.flows.deploy.release import linger_step, root_step
 from pdctl.flows.last_words import last_life, last_words
 from pdctl.flows.ready import POLL, TAIL
 from pdctl.plan.step import Step
 from pdctl.supervisor.policy import load_policy
-from pdctl.transport.command import Command
 from pdctl.units.base import Units
 from pdctl.units.choose import open_units
 from pdctl.units.spec import UnitSpec
@@ -35,22 +37,14 @@ WATCHDOG, START, STOP = 300.0, 120.0, 90.0
 RUNS = ("active", "activating")
 
 
-def units_of(ctx: Context) -> Units:
-    """The backend for this one unit, with a root of its own."""
-    host = ctx.fleet.hosts[ctx.fleet.control]
-    return open_units(ctx.transport(host.name), _paths(ctx.fleet), host, ctx.fleet.name)
+def units_of(ctx: Context, name: str = "") -> Units:
+    """The backend for this one unit, with a root of its own; on the control host, or where one was before."""
+    host = ctx.fleet.hosts[name or ctx.fleet.control]
+    return open_units(ctx.transport(host.name), _paths(ctx.fleet, host.name), host, ctx.fleet.name)
 
 
-def _paths(fleet: Fleet) -> HostPaths:
-    return HostPaths(f"{fleet.hosts[fleet.control].root}/{NAME}")
-
-
-def _was_here(ctx: Context) -> bool:
-    """Whether one was ever installed; on this machine it costs no process to see."""
-    host, place = ctx.fleet.hosts[ctx.fleet.control], _paths(ctx.fleet).root
-    if host.local:
-        return Path(place).is_dir()
-    return ctx.transport(host.name).run(Command(("test", "-d", place)), home.QUICK).rc == 0
+def _paths(fleet: Fleet, host: str) -> HostPaths:
+    return HostPaths(f"{fleet.hosts[host].root}/{NAME}")
 
 
 def desired(ctx: Context) -> UnitSpec:
@@ -58,7 +52,7 @@ def desired(ctx: Context) -> UnitSpec:
     fleet, far = ctx.fleet, not ctx.fleet.hosts[ctx.fleet.control].local
     refuse_elsewhere(fleet)
     load_policy(fleet.paths.policy)
-    paths = _paths(fleet)
+    paths = _paths(fleet, fleet.control)
     file = home.home_file(fleet) if far else str(fleet.path)
     pdctl = (home.program(ctx, version("pdctl")),) if far else (sys.executable, "-m", "pdctl")
     argv = (*pdctl, "--fleet", file, "supervise")
@@ -83,14 +77,20 @@ def desired(ctx: Context) -> UnitSpec:
     )
 
 
-def supervisor_steps(ctx: Context, group: str) -> Iterator[Step]:
-    """Install and start it, or take it away where the fleet file no longer asks for it."""
+def supervisor_steps(ctx: Context, hosts: Mapping[str, HostState], group: str) -> Iterator[Step]:
+    """Take it away from those of `hosts` where the fleet file does not ask for it; install and start it."""
     fleet, host = ctx.fleet, ctx.fleet.control
-    if not fleet.spec.fleet.supervise:
-        if _was_here(ctx):
-            yield _removal(ctx, group)
+    wanted = fleet.spec.fleet.supervise
+    for state in hosts.values():
+        if state.supervised and not (wanted and state.name == host):
+            yield _removal(ctx, state.name, group)
+    if not wanted:
         return
     spec = desired(ctx)
+    if all(unit.host != host for unit in fleet.units()):
+        # Nothing else of a deploy makes such a host ready for a unit.
+        for step in (linger_step(ctx, hosts[host]), root_step(hosts[host])):
+            yield replace(step, group=group, wave="")
     if not fleet.hosts[host].local:
         yield _files(ctx, group)
 
@@ -147,25 +147,25 @@ def _wait_started(ctx: Context) -> None:
         time.sleep(POLL)
 
 
-def _removal(ctx: Context, group: str) -> Step:
-    host, what = ctx.fleet.control, "stop and remove the supervisor"
+def _removal(ctx: Context, host: str, group: str) -> Step:
+    what = "stop and remove the supervisor"
 
     def there() -> Sequence[str]:
-        return ["it is not asked for"] if units_of(ctx).specs() else ()
+        return ["it is not asked for"] if units_of(ctx, host).specs() else ()
 
     def remove() -> None:
-        units_of(ctx).remove(NAME)
+        units_of(ctx, host).remove(NAME)
         if not ctx.fleet.hosts[host].local:
-            home.remove(ctx)
+            home.remove(ctx, host)
 
     return Step(f"{host}/remove/{NAME}", host, what, there, remove, group=group)
 
 
-def stop(ctx: Context) -> bool:
-    """Before the fleet is taken down; whether it ran."""
-    if not _was_here(ctx):
-        return False
-    units = units_of(ctx)
+def stop(ctx: Context, host: str) -> bool:
+    """Before the fleet is taken down; whether one ran there."""
+    if ctx.fleet.hosts[host].local and not Path(_paths(ctx.fleet, host).root).is_dir():
+        return False  # which costs no process to see
+    units = units_of(ctx, host)
     status = units.status([NAME]).get(NAME)
     if status is None or status.state in ("missing", "inactive", "failed"):
         return False

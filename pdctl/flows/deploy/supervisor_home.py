@@ -37,8 +37,9 @@ def is_elsewhere(fleet: Fleet) -> bool:
     return fleet.spec.fleet.supervise and not fleet.hosts[fleet.control].local
 
 
-def folder(fleet: Fleet) -> str:
-    return f"{fleet.hosts[fleet.control].root}/supervisor/fleet"
+def folder(fleet: Fleet, host: str = "") -> str:
+    """On the control host, or where one was before."""
+    return f"{fleet.hosts[host or fleet.control].root}/supervisor/fleet"
 
 
 def files(fleet: Fleet) -> dict[str, bytes]:
@@ -121,11 +122,11 @@ def send(ctx: Context, found: dict[str, bytes]) -> None:
         checked(transport, Command(("rm", "-f", *(f"{home}/{n}" for n in many))), QUICK, f"tidying {home}")
 
 
-def remove(ctx: Context) -> None:
+def remove(ctx: Context, host: str) -> None:
     """Tokens too. What the supervisor saw and did is kept."""
-    home = folder(ctx.fleet)
+    home = folder(ctx.fleet, host)
     argv = ("sh", "-c", 'cd "$1" && find . -maxdepth 2 -type f ! -name "*.db*" -delete', "sh", home)
-    checked(ctx.transport(ctx.fleet.control), Command(argv), QUICK, f"clearing {home}")
+    checked(ctx.transport(host), Command(argv), QUICK, f"clearing {home}")
 
 
 def refuse_blind(ctx: Context, pdctl: str) -> None:

@@ -16,9 +16,9 @@ from pdctl.facts.machine import Python
 from pdctl.facts.missing import Missing
 from pdctl.facts.reach import Path, Reached
 from pdctl.flows.check import transfer
-from pdctl.flows.check.edges import addresses, advertised, agreement, loopback, packets
+from pdctl.flows.check.edges import addresses, advertised, agreement, loopback, packets, unnamed_ports
 from pdctl.flows.check.reach import Ear, Way, Ways
-from pdctl.flows.check.report import CheckReport, Level, fail, ok, skip, warn
+from pdctl.flows.check.report import CheckReport, Level, Line, fail, ok, skip, warn
 from pdctl.flows.check.run import _said
 from tests.pdctl.diagnose.conftest import Scene
 
@@ -120,6 +120,25 @@ def test_a_python_without_the_engines_libraries_is_one_fault_and_not_three(pair:
     ctx: Any = SimpleNamespace(fleet=pair.fleet)
     (path,) = transfer.lines(ctx, pair.states, pair.ways, 1.0)
     assert path.level is Level.SKIP and "on h2 lacks torch, nixl" in path.found and not path.fix
+
+
+def test_a_firewall_that_knows_the_fleets_own_ports_alone_keeps_kv_back(pair: Pair) -> None:
+    def found() -> list[Line]:
+        return list(unnamed_ports(pair.fleet, pair.states, pair.ways))
+
+    assert not found()
+    for error in ("no answer", "No route to host"):
+        pair.found["10.0.0.1:40001"] = Reached(error, 4.0)
+        (line,) = found()
+        assert (line.subject, line.level) == ("h2 -> h1", Level.FAIL) and "UCX_TCP_PORT_RANGE" in line.fix
+        assert line.found == f"port 9001 of h1 is reached and another is not: {error}"
+    env = {"UCX_TCP_PORT_RANGE": "20000-20100"}
+    pair.change("h1", env={"prefill-0": env})
+    assert found()[0].level is Level.WARN, "which ports are open is not known"
+    pair.found["10.0.0.1:9001"] = Reached("no answer", 4.0)
+    assert not found(), "the address itself is not reached, which is said already"
+    pair.found |= {"10.0.0.1:9001": Reached("", 0.1), "10.0.0.1:40001": Reached("refused", 0.1)}
+    assert not found()
 
 
 def test_an_address_that_is_reached_and_ways_in_which_it_is_not(pair: Pair) -> None:

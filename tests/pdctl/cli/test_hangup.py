@@ -44,6 +44,25 @@ entry.run = drill
 sys.exit(entry.main([]))
 """
 
+# A verb that asks many at once, and is in the middle of that.
+LOOK = """
+import asyncio, sys
+from concurrent.futures import Future
+import pdctl.__main__ as entry
+
+async def one():
+    await asyncio.wait_for(asyncio.wrap_future(Future()), 60)
+
+async def look():
+    both = asyncio.gather(one(), one())
+    print("looking", flush=True)
+    await asyncio.sleep(60)
+    await both
+
+entry.run = lambda args: asyncio.run(look())
+sys.exit(entry.main([]))
+"""
+
 
 def until(check: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + 30.0
@@ -120,6 +139,17 @@ def test_a_signal_with_nobody_reading_progress_still_cleans_up(
     process.send_signal(number)
     assert cleaned(process, tmp_path) == Exit.INTERRUPTED
     assert process.stdout.read() == b"put back\n"
+
+
+def test_an_interrupt_in_the_middle_of_a_look_shows_no_traceback() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOOK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "looking\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (Exit.INTERRUPTED, "pdctl: Interrupted.\n")
 
 
 def test_a_reader_that_has_enough_ends_a_result_quietly() -> None:

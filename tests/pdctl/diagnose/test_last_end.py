@@ -73,6 +73,13 @@ def test_only_the_same_end_of_several_lives_is_the_same(
     assert bool(found(told(lives(*ends), table), "PD213")) == loops
 
 
+def test_what_ended_each_of_several_lives_at_once_is_named_by_what_it_lacks() -> None:
+    said = "Fatal Python error: init_fs_encoding\nModuleNotFoundError: No module named 'encodings'\n"
+    log = "".join(BEGUN.format(n) + said + ENDED.format(n, "with exit code 1") for n in range(1, 5))
+    lead = make(told(log, "exit = 1\nrestarts = 3"), 1.0).verdict.findings[0].finding
+    assert lead.code == "PD215" and "encodings" in lead.summary
+
+
 def test_a_unit_that_is_not_wanted_or_was_started_by_hand_is_in_no_loop(scene: Any) -> None:
     log = lives(*[(SAME, OWN)] * 4, ("", ""))
     for wanted, by, loops in ((True, "supervisor", 1), (False, "supervisor", 0), (True, "hand", 0)):
@@ -137,6 +144,28 @@ def test_a_crash_of_an_earlier_life_is_not_the_end_of_this_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("log", "exits", "leads", "says"),
+    [
+        ("Fatal Python error: Segmentation fault\n", 71, "PD212", "(SIGSEGV)"),
+        ("Aborted (core dumped)\n", 1, "PD212", "(SIGABRT)"),
+        ("/entrypoint.sh: line 3: 77 (core dumped) serve\n", 1, "PD212", "native code."),
+        # An interpreter that gives up by itself met no signal.
+        (
+            "Fatal Python error: init_fs_encoding: failed to get the codec of the filesystem encoding\n"
+            "Python runtime state: core initialized\nModuleNotFoundError: No module named 'encodings'\n\n",
+            1,
+            "PD215",
+            "encodings",
+        ),
+        ("Fatal Python error: _PySys_InitCore: can't initialize sys module\n", 1, "PD201", ""),
+    ],
+)
+def test_a_crash_has_the_signal_that_its_words_name(log: str, exits: int, leads: str, says: str) -> None:
+    lead = make(told(log, f"exit = {exits}"), 1.0).verdict.findings[0].finding
+    assert lead.code == leads and says in lead.summary
+
+
+@pytest.mark.parametrize(
     ("how", "table", "leads"),
     [
         ("with exit code 0", "exit = 0", "PD201"),  # somebody stopped the life that healed it
@@ -171,6 +200,17 @@ def test_an_interrupted_co_restart_leads_by_its_name(scene: Any) -> None:
     scene.run = "restart --co a by op@here"
     under_way = make(scene.facts(), 1.0).verdict.findings[0].finding
     assert under_way.severity is Severity.WARNING and "under way" in " ".join(under_way.evidence)
+    assert under_way.remedy.startswith("wait for the run"), "what it has is a lock that refuses"
+
+
+def test_a_link_that_a_run_has_just_cut_is_no_error(scene: Any) -> None:
+    """The unit was asked a moment before the run stopped its engine."""
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "running", True, 77, None, 0, AT - 60, AT - 60)
+    scene.docs["prefill-0"]["peers"][0] |= {"linked": False, "since_age_s": 0.2, "error": "it was closed"}
+    assert make(scene.facts(), 1.0).verdict.status == "cause"
+    scene.run = "op@here (pid 9) for 4 s: pdctl restart --co a"
+    assert make(scene.facts(), 1.0).verdict.status == "healthy"
 
 
 def test_the_journal_tells_of_a_co_restart_that_was_not_ended(tmp_path: Path) -> None:

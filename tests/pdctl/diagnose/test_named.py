@@ -31,6 +31,17 @@ def test_another_value_than_the_profile_names_the_line_that_holds_it(scene: Any)
     assert any(line.startswith(f"{TIMER}: profile 60 (profiles/default.toml:31), ") for line in said.evidence)
 
 
+def test_a_profile_that_deploy_refuses_is_to_be_corrected_and_not_deployed(scene: Any) -> None:
+    decode = "PD_DECODE_TRANSFER_TIMEOUT"
+    scene.expected = {"decode-0": {decode: "130"}, "prefill-0": {TIMER: "120"}, "router": {}}
+    facts = with_places(scene.facts(), "decode-0", **{decode: "profiles/default.toml:23"})
+    said = make(facts, 1.0).verdict.findings[0].finding
+    assert said.code == "PD101" and said.remedy.startswith(f"correct {decode} (profiles/default.toml:23), ")
+    assert any(f"{decode}=130 must be below {TIMER}=120" in line for line in said.evidence)
+    scene.expected["decode-0"] = {decode: "90"}
+    assert make(scene.facts(), 1.0).verdict.findings[0].finding.remedy == "pdctl deploy"
+
+
 def test_timeouts_out_of_order_are_followed_by_the_lines_that_hold_them(scene: Any) -> None:
     env = scene.docs["prefill-0"]["timeouts"]["inflight"]["env"]
     scene.docs["prefill-0"]["timeouts"]["inflight"]["value"] = 3.0

@@ -79,6 +79,16 @@ def test_a_co_restart_that_does_not_help_is_tried_again_after_its_backoff_and_th
     assert "was done 2 times and did not make it well" in bed.store.recent()[0].timeline[-1].text
 
 
+def test_another_fault_in_an_open_incident_is_told_and_is_what_it_is_about(bed: Bed) -> None:
+    bed.act(*bed.until(WEDGE))
+    bed.quiet(seconds=40)  # well, and not yet calm
+    down = finding("PD201", subject="decode-a")
+    bed.until(down)
+    (incident,) = bed.store.recent()
+    assert incident.codes == ("PD201", "PD501") and incident.summary == "PD201 it is"
+    assert bed.told() == ["opened", "action", "opened"]
+
+
 def test_no_more_than_so_many_within_an_hour(tmp_path: Path) -> None:
     often = {"co-restart": {"per_hour": 1, "tries": 9, "backoff": 1.0}}
     bed = Bed(tmp_path, policy(actions=often))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.adapters.picture import Timeout
-from pdctl.diagnose.facts import PUTS_BACK, Facts, Member
+from pdctl.diagnose.facts import PUTS_BACK, Facts, Member, RouterView
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import count
 from pdctl.facts.missing import Missing, known
+from pdctl.fleet.chain import chain_problems
 
 _PDCTL_OWN = ("PD_FLEET_TOKEN_FILE", "PD_DRILL_TOKEN_FILE", "PD_LOG_LEVEL")
 
@@ -71,6 +72,36 @@ def _live(facts: Facts, member: Member, expected: dict[str, str], timeouts: dict
     ]
 
 
+def _refused(facts: Facts) -> list[str]:
+    """Why `pdctl deploy` would refuse what the files hold: deadlines of an edge that are out of order."""
+    router = facts.router
+    outer = router.member.expected if isinstance(router, RouterView) else router
+    lines: dict[str, None] = {}
+    for prefill, decode in facts.edges():
+        values: dict[str, float] = {}
+        for told, prefixes in (
+            (prefill.member.expected, ("PD_PREFILL_", "PD_QUEUE_")),
+            (decode.member.expected, ("PD_DECODE_",)),
+            (outer, ("PD_ROUTER_",)),
+        ):
+            values |= _numbers(told, prefixes) if known(told) else {}
+        lines |= dict.fromkeys(chain_problems(values))
+    return list(lines)
+
+
+def _numbers(values: dict[str, str], prefixes: tuple[str, ...]) -> dict[str, float]:
+    mine = {name: value for name, value in values.items() if name.startswith(prefixes)}
+    return {name: float(value) for name, value in mine.items() if value.replace(".", "", 1).isdigit()}
+
+
+def _remedy(member: Member, lines: list[str], refused: list[str]) -> str:
+    names = [line.partition(":")[0] for line in lines]
+    wrong = next((name for name in names if any(f"{name}=" in line for line in refused)), "")
+    if not wrong:
+        return "pdctl deploy"
+    return f"correct {wrong}{_at(member, wrong)}, then pdctl deploy: as the files are it refuses"
+
+
 # A value that puts the order of deadlines upside down is told by what it breaks.
 @rule(
     "PD101",
@@ -90,11 +121,12 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What else it could be: nothing; the environment is read from the process itself (/proc) where that is
     readable, else from what the engine says of itself, and the evidence says which value is where.
 
-    What to do: `pdctl deploy` restarts what differs with the profile's values. If the live value is the
-    one you want, put it into the profile with `pdctl profile set`. What a run set that died is put back by
-    `pdctl resume`; the evidence names the run.
+    What to do: `pdctl deploy` restarts what differs with the profile's values. Where they are out of order it
+    refuses, and what runs is the better value: correct the files first (`pdctl profile check`). If the live
+    value is the one you want, put it into the profile with `pdctl profile set`. What a run set that died is
+    put back by `pdctl resume`; the evidence names the run.
     """
-    router = facts.router
+    router, refused = facts.router, _refused(facts)
     views = [*facts.engines, *((router,) if known(router) else ())]
     for view in views:
         expected, state = view.member.expected, view.state
@@ -112,9 +144,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             found = _differences(view.member, expected, running, timeouts)
             lines += [line for line in found if line.partition(":")[0] not in set_since]
         if lines:
+            remedy = _remedy(view.member, lines, refused)
             yield rule.finding(
                 view.name,
                 f"{view.name} runs with other values than its profile: {_first(view.member, lines)}.",
-                lines,
-                PUTS_BACK if left else "pdctl deploy",
+                [*lines, *(refused if remedy != "pdctl deploy" else ())],
+                PUTS_BACK if left else remedy,
             )

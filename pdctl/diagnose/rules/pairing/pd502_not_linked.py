@@ -57,12 +57,15 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         starts = [s.started_at for s in states if known(s) and known(s.started_at)]
         leaving = any(known(s) and s.status in ("starting", "stopping") for s in states)
         young = leaving or (bool(starts) and facts.at - max(starts) < _GRACE)
+        run = facts.run if known(facts.run) else ""
+        restarts = bool(run) and not all(v.fresh for v in (prefill, decode))
+        why = " yet: one of them has just started or is stopping" if young else ""
+        why = why or (": a run of pdctl is at work on one of them" if restarts else "")
         yield rule.finding(
             f"{prefill.name} -> {decode.name}",
-            f"{prefill.name} and {decode.name} are not linked"
-            + (" yet: one of them has just started or is stopping." if young else "."),
-            lines,
-            "" if young else f"pdctl logs {decode.name}",
+            f"{prefill.name} and {decode.name} are not linked{why}.",
+            [*lines, f"the fleet's lock: {run}"] if restarts else lines,
+            "" if why else f"pdctl logs {decode.name}",
             touches=[prefill.name, decode.name],
-            severity=Severity.INFO if young else None,
+            severity=Severity.INFO if why else None,
         )

@@ -117,6 +117,8 @@ def _down(rule: Rule, facts: Facts, view: EngineView | RouterView, unit: Unit) -
             said = f"{half.words}: {name} {words}{since}{tail}."
             severity = Severity.ERROR
         remedy = _remedy(unit, name, view.member.cell if held else "", half)
+        if held and known(facts.run) and facts.run:
+            remedy = "wait for the run that holds the fleet's lock (pdctl lock status)"
         told = view.traces.kind == "bundled" or unit.exit in ENGINE_EXITS
         doubts = _DOUBTS if unit.state == "failed" and unit.exit is not None and not told else ()
         return rule.finding(

@@ -11,6 +11,7 @@ from pdctl.diagnose.facts import Facts, Party
 from pdctl.diagnose.lives import before, end_in_words, gravity, of_its_end, past, said_in, signal_of
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 
+_WORDS = {"seg": 11, "bus": 7, "abort": 6, "floating": 8, "illegal": 4}
 _NATIVE = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 
 
@@ -91,6 +92,7 @@ def _now(party: Party, *signs: str) -> list[Event]:
 
 
 def _number(party: Party) -> int | None:
+    """The signal that ended it; 0 when a line says that one did and not which, None when none did."""
     number = signal_of(party.traces)
     ends = party.traces.ended is not None or _now(party, "process.unit_ended")
     if number in _NATIVE and ends:
@@ -99,8 +101,7 @@ def _number(party: Party) -> int | None:
     said = " ".join(e.values.get("what", "") for e in lines).lower()
     if not lines:
         return None
-    words = {"bus": 7, "abort": 6, "floating": 8, "illegal": 4}
-    return next((number for word, number in words.items() if word in said), 11)
+    return next((number for word, number in _WORDS.items() if word in said), 0)
 
 
 @rule("PD212", "crashed in native code", Severity.ERROR, ["engine.reach"], echo_of=["PD446"], fallback=True)
@@ -125,10 +126,11 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         kernel = [e for e in kernel if of_its_end(party, e)]
         lines = [*_now(party, "process.assertion"), *_now(party, "process.signal"), *kernel]
         said = _first_words(party, lines)
-        how = end_in_words(party.traces) if signal_of(party.traces) else f"ended by {_NATIVE[number]}"
+        signal = _NATIVE.get(number, "")
+        how = end_in_words(party.traces) if signal_of(party.traces) else f"ended by {signal or 'a signal'}"
         yield rule.finding(
             party.name,
-            f"{party.name} crashed in native code ({_NATIVE[number]})"
+            f"{party.name} crashed in native code{f' ({signal})' if signal else ''}"
             + (f"; before that: {said_in(said[0])}." if said else "."),
             [f"{party.name}: {how}", *quoted(said), *quoted(lines)],
             f"pdctl logs {party.name}",

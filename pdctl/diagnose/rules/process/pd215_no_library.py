@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import died, fatal, past
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
+
+
+def _same(line: Event, cause: Event) -> bool:
+    """The exception that ended it, of this life or in the same words of one before."""
+    what = line.values.get("what", "")
+    return line.where == cause.where or (bool(what) and what in cause.line)
 
 
 @rule("PD215", "library missing", Severity.ERROR, ["logs"])
@@ -27,7 +34,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for party in facts.parties:
         lines = [e for e in party.traces.of("process.no_library") if not past(party, e)]
         cause = fatal(party.traces)
-        if not lines or not died(party) or (cause and all(e.where != cause.where for e in lines)):
+        if not lines or not died(party) or (cause and not any(_same(e, cause) for e in lines)):
             continue  # an optional backend, and it ended of something else
         what = lines[-1].values.get("what", "a library")
         yield rule.finding(

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.evidence import quoted, since
-from pdctl.diagnose.facts import Facts, Party
+from pdctl.diagnose.facts import EngineView, Facts, Party
 from pdctl.diagnose.lives import died, fatal, past, said_in
 from pdctl.diagnose.progress import moves
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import count
+from pdctl.facts.missing import known
 
 _CAUSES = ("PD214", "PD212", "PD446", "PD524", "PD225", "PD443")
 # Signs that say nothing of what a line is about.
@@ -35,8 +36,16 @@ def _unknown(party: Party) -> list[Event]:
     return raised or lines
 
 
+def _idle(engine: EngineView) -> bool:
+    """It shows its requests and has none, and says that it is ready for some."""
+    state = engine.state
+    return known(state) and state.ready and engine.shows_requests and not engine.legs
+
+
 def _works(party: Party, after: Event, at: float) -> bool:
-    """Something went well after the last of them."""
+    """Something went well after the last of them, or there is nothing that it should work at."""
+    if isinstance(party, EngineView) and (party.working or _idle(party)):
+        return True
     later = any(e.order > after.order for e in party.traces.of("net.ready"))
     return later or (party.role != "router" and moves(party.traces, at=at))
 

@@ -18,6 +18,7 @@ LOST = {
     "taken": "decode has the KV and the prefill was never told: the Taken was lost",
     "room": "one side holds the room and the other, which answers, does not know it",
     "peer": "the other side does not answer",
+    "unseen": "no decode was looked at that could take them",
 }
 
 
@@ -96,9 +97,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         cell = f" {view.member.cell}" if view else ""
         alone = len(entries) == 1 and _passes(facts, entries[0])
         counted = count(len(entries), "request is", "requests are")
+        where = f"{'between' if len(names) > 1 else 'on'} {' and '.join(names)}"
         yield rule.finding(
             " -> ".join(names),
-            f"{counted} pinned between {' and '.join(names)}, the oldest for {span(oldest.stage_age)}: "
+            f"{counted} pinned {where}, the oldest for {span(oldest.stage_age)}: "
             f"{LOST[lost]}{'; later transfers of this pair passed' if alone else ''}.",
             some([_line(facts, e) for e in entries]),
             f"pdctl abort {entries[0].id}" if alone else f"pdctl restart --co{cell}",
