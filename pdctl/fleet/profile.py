@@ -161,7 +161,7 @@ def opened(fleet: Fleet, value: Value) -> Value:
     if not value.secret:
         return value
     path = fleet.dir / Path(value.file).expanduser()
-    found = _secrets(path).get(value.env)
+    found = _secrets(path, f"{value.place}: ").get(value.env)
     if found is None:
         said = f"{value.place}: {value.env} is not in the secrets {path}."
         raise ConfigError("no_secret", said, f"Add a line {value.env}=… to it.")
@@ -172,14 +172,15 @@ def unit_secrets(fleet: Fleet, unit: Engine | Router) -> dict[str, tuple[str, in
     """Name -> (value, line) of the unit's secrets file; ConfigError when it cannot be read."""
     if unit.spec.secrets is None:
         return {}
-    return _secrets(fleet.dir / Path(unit.spec.secrets).expanduser())
+    return _secrets(fleet.dir / Path(unit.spec.secrets).expanduser(), f"{unit.name}: ")
 
 
-def _secrets(path: Path) -> dict[str, tuple[str, int]]:
+def _secrets(path: Path, of: str) -> dict[str, tuple[str, int]]:
     try:
         return read_secrets(path)
     except OSError as error:
-        raise ConfigError("no_secrets", f"The secrets {path} cannot be read: {error.strerror}.") from None
+        said = f"{of}the secrets {path} cannot be read: {error.strerror}."
+        raise ConfigError("no_secrets", said, "Write the file, a line NAME=VALUE each, mode 0600.") from None
     except ValueError as error:
         raise ConfigError("bad_secrets", str(error)) from None
 

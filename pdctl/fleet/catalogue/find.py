@@ -9,7 +9,7 @@ from pdctl.fleet.catalogue.read import FAMILIES, Family, family
 from pdctl.fleet.catalogue.variable import Variable
 
 # How alike two names must be for the one to be the other misspelled, of 1.
-_NEAR = 0.84
+_NEAR, _NEAR_ARGUMENT = 0.84, 0.9
 _LIBRARIES = ("nixl", "ucx", "nccl")
 # Kind of unit, role router or not -> the files whose arguments it takes.
 _OWN = {"bundled": "engine", "sglang": "sglang", "vllm": "vllm", "sglang-router": "router"}
@@ -34,6 +34,17 @@ def resembles(variable: str) -> str:
     of = family_of(variable)
     near = difflib.get_close_matches(variable, of.names or of.variables, 1, _NEAR) if of else []
     return near[0] if near else ""
+
+
+def like_argument(argument: str, kind: str) -> str:
+    """The argument of a kind of unit that `argument` may be a misspelling of; empty when it is one or is like
+    none. Not all that there are stand in the catalogue, so that it takes more likeness than a variable's.
+    """
+    known = [name for of in families_of(kind) for name in of.arguments]
+    above, _, own = argument.rpartition(".")
+    among = {name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] == above}
+    near = difflib.get_close_matches(own, among, 1, _NEAR_ARGUMENT)
+    return "" if argument in known or not near else among[near[0]]
 
 
 def kind_of(variables: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.fleet.catalogue import other_names
-from pdctl.fleet.catalogue.find import families_of, family_of, resembles
+from pdctl.fleet.catalogue.find import families_of, family_of, like_argument, resembles
 from pdctl.fleet.catalogue.read import Family
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.scope import Scope, Unit
@@ -20,6 +20,10 @@ def problems(scope: Scope) -> Iterator[Finding]:
             family = family_of(name)
             if family is not None:
                 yield from _of(unit, value, family)
+            elif near := like_argument(name, unit.kind) if name.startswith("-") else "":
+                says = f"is no argument of {unit.kind} that pdctl knows"
+                units = (unit.name,) if unit.name else ()
+                yield Finding("warning", "unknown", name, says, f"Did you mean {near}?", value.place, units)
 
 
 def _of(unit: Unit, value: Value, family: Family) -> Iterator[Finding]:

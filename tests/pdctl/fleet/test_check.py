@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pdctl.errors import ConfigError
+from pdctl.fleet.catalogue.find import like_argument
 from pdctl.fleet.chain import INFLIGHT
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.run import check_profiles
@@ -97,6 +98,23 @@ def test_what_is_right_is_not_found(look: Look) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "argument", "near"),
+    [
+        ("vllm", "--block-sise", "--block-size"),
+        ("vllm", "--block-size", ""),
+        ("vllm", "--kv-transfer-config.kv_rol", "--kv-transfer-config.kv_role"),
+        ("vllm", "--kv-transfer-config.kv_port", ""),
+        ("sglang", "--max-running-requests", ""),
+        ("sglang", "--disaggregation-decode-enable-offload-kvcache", ""),
+        ("sglang-router", "--retry-max-retrys", "--retry-max-retries"),
+    ],
+)
+def test_an_argument_that_is_like_one_of_its_kind(kind: str, argument: str, near: str) -> None:
+    """Not everything that an engine takes is in the catalogue: what is merely unknown is not named."""
+    assert like_argument(argument, kind) == near
+
+
+@pytest.mark.parametrize(
     ("old", "new", "level", "kind", "name", "words"),
     [
         (
@@ -108,6 +126,8 @@ def test_what_is_right_is_not_found(look: Look) -> None:
         (DECODE, f'{DECODE}, NIXL_LOGLEVEL = "x"', "warning", "unknown", "NIXL_LOGLEVEL", "NIXL_LOG_LEVEL?"),
         (DECODE, f'{DECODE}, SGLANG_OWN_KNOB = "1"', "info", "unknown", "SGLANG_OWN_KNOB", "the build"),
         (DECODE, f'{DECODE}, VLLM_RPC_TIMEOUT = "9"', "info", "unknown", "VLLM_RPC_TIMEOUT", "of vLLM"),
+        ('"31000"]', '"31000", "--polcy", "random"]', "warning", "unknown", "--polcy", "mean --policy?"),
+        ('"--page-size", "64"]', '"--page-sise", "64"]', "warning", "unknown", "--page-sise", "--page-size?"),
         ('value = "50"', 'value = "50.5"', "error", "values", "WAITING_TIMEOUT", "whole number"),
         ('value = "50"', 'value = "soon"', "error", "values", "WAITING_TIMEOUT", "a number of seconds"),
         (PREFILL, f'{PREFILL}, UCX_RC_TIMEOUT = "5"', "error", "values", "UCX_RC_TIMEOUT", "with m, s, ms"),
