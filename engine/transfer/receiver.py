@@ -226,9 +226,7 @@ class Receiver:
         entry.turn, entry.word_at = False, self._clock()
         self._deadlines.cancel(("turn", entry.room))
         at = entry.word_at + self._settings["transfer"]
-        if not self._deadlines.rearm(("transfer", entry.room), at):
-            fired = lambda: self._fired(entry, "transfer")  # noqa: E731
-            self._deadlines.arm(("transfer", entry.room), "transfer", at, fired)
+        self._deadlines.arm(("transfer", entry.room), "transfer", at, lambda: self._fired(entry, "transfer"))
 
     def _on_done(self, entry: Incoming, peer: PeerKey, done: m.Done) -> None:
         self._go_on(entry)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pdctl.fleet.chain import IDLE, INFLIGHT, PREALLOC, QUEUE, TOTAL
+from pdctl.fleet.chain import IDLE, PREALLOC, QUEUE, TOTAL
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.flows import admin
 from pdctl.flows.context import Context
@@ -26,10 +26,10 @@ SLOTS = 16
 _LOOK = 1.0  # an engine keeps the last 512 dwells: looking every second misses none
 # Decode's stages that its prealloc and transfer deadlines bound, but for the wait for the prompt's turn.
 _BEFORE = ("waiting", "preallocated", "transferring")
-# What a fleet's own deadlines end requests with, and which they are.
+# What a fleet's own deadlines end requests with that only wait, and which they are. A transfer that was cut
+# stood still, and is no matter of more time.
 _CUTS = {
     "prealloc_timeout": PREALLOC,
-    "kv_transfer_timeout": INFLIGHT,
     "queue_timeout": QUEUE,
     "router_idle_timeout": IDLE,
     "router_total_timeout": TOTAL,

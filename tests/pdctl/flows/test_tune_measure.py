@@ -53,7 +53,8 @@ def test_what_the_clients_saw() -> None:
         Shot(0, 1, 60.0, "hung", ttft=50.0),
         Shot(1, 0, 50.0, "prealloc_timeout"),
         Shot(1, 1, 90.0, "router_idle_timeout"),
+        Shot(2, 0, 90.0, "kv_transfer_timeout"),
     )
     phase = Phase("saturated", 100.0, (), {}, 0, shots)
     assert phase.silent == 8.0 and phase.cut_by == {PREALLOC, IDLE}
-    assert phase.trouble.startswith("3 of 4 requests failed (")
+    assert phase.trouble.startswith("4 of 5 requests failed (")
