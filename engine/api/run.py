@@ -104,4 +104,9 @@ class Run:
             async with asyncio.timeout(_ABORT_DEADLINE):
                 await self._client.abort(self._request.id, by)
         except TimeoutError:
-            log.error("abort of %s by %s was not taken within %g s", self._request.id, by, _ABORT_DEADLINE)
+            log.warning(
+                "abort of %s by %s is queued and not taken after %g s: the scheduler is within a step",
+                self._request.id,
+                by,
+                _ABORT_DEADLINE,
+            )

@@ -42,9 +42,9 @@ class Done:
 class Case:
     """`cell` is "" for what belongs to no cell. `incident` is the open incident's id, None while well.
 
-    `done` are the actions of the last hour, `tried` those of the present incident. Nothing is begun before
-    `not_before`, and what shows before `alone_until` is still of the last action. `broken` is why the last
-    co-restart stopped half way, with what it was done for.
+    `done` are the actions of the last hour, `tried` those of the present incident, `would` what a dry
+    run has said of it. Nothing is begun before `not_before`, and what shows before `alone_until` is still of
+    the last action. `broken` is why the last co-restart stopped half way, with what it was done for.
     """
 
     cell: str
@@ -53,6 +53,7 @@ class Case:
     incident: int | None = None
     done: list[Done] = field(default_factory=list)
     tried: list[Done] = field(default_factory=list)
+    would: set[str] = field(default_factory=set)
     blind: str = ""
     said: str = ""
     not_before: float = 0.0
@@ -97,6 +98,7 @@ class Case:
     def forget(self) -> None:
         """The incident is over."""
         self.incident, self.tried, self.said, self.broken = None, [], "", None
+        self.would.clear()
 
     def tries(self, act: Act, target: str) -> list[Done]:
         return [d for d in self.tried if (d.act, d.target) == (act, target)]

@@ -227,26 +227,26 @@ class Ward:
     def _open(self, case: Case) -> None:
         leads = [s.seen for s in sorted(case.standing.values(), key=lambda s: s.first)]
         codes = tuple(dict.fromkeys(s.code for s in leads))
-        text, at = leads[0].summary if leads else str(case.state), self._clock.wall()
+        text = leads[0].summary if leads else str(case.state)
         if case.incident is not None:
             known = self._codes(case)
             moment = self._moment("finding", text)
             self._store.change(case.incident, moment, codes=codes, state=case.state, summary=text)
             if not set(codes) <= set(known):  # something else is wrong than what was told
-                self.notices.append(Notice("opened", case.incident, case.cell, codes, text, at))
+                self._tell("opened", case, text)
             return
         subject = case.cell or (leads[0].subject if leads else "fleet")
+        at = self._clock.wall()
         case.incident = self._store.begin(case.cell, subject, codes, case.state, text, at)
-        self.notices.append(Notice("opened", case.incident, case.cell, codes, text, at))
+        self._tell("opened", case, text)
 
     def _close(self, case: Case) -> None:
         if case.incident is None:
             return
         acts = ", ".join(f"{d.act} {d.target}" for d in case.tried)
         text = f"well for {self.policy.supervisor.calm:g} s" + (f" after {acts}" if acts else " by itself")
-        at = self._clock.wall()
-        self._store.close(case.incident, State.SERVING, text, at)
-        self.notices.append(Notice("closed", case.incident, case.cell, self._codes(case), text, at))
+        self._store.close(case.incident, State.SERVING, text, self._clock.wall())
+        self._tell("closed", case, text)
         case.forget()
 
     def _person(self, case: Case, why: str) -> None:
@@ -254,8 +254,12 @@ class Ward:
         self.urgent.append(case)
         if case.incident is not None:
             self._store.change(case.incident, state=case.state)
-            at = self._clock.wall()
-            self.notices.append(Notice("person", case.incident, case.cell, self._codes(case), why, at))
+        self._tell("person", case, why)
+
+    def _tell(self, kind: NoticeKind, case: Case, text: str) -> None:
+        if case.incident is not None:
+            codes, at = self._codes(case), self._clock.wall()
+            self.notices.append(Notice(kind, case.incident, case.cell, codes, text, at))
 
     def _codes(self, case: Case) -> tuple[str, ...]:
         found = self._store.one(case.incident) if case.incident is not None else None
@@ -284,7 +288,8 @@ class Ward:
                 continue
             what = decide(case, self.policy, self._world(case, now))
             if isinstance(what, Decision):
-                due.append((case, what))
+                if what.words not in case.would:  # a dry run says it once an incident
+                    due.append((case, what))
             elif isinstance(what, Waits):
                 self._note(case, "note", what.why)
             elif isinstance(what, GivesUp):
@@ -314,20 +319,26 @@ class Ward:
     def healthy(self, but: str) -> frozenset[str]:
         return self._world(self.cases[but], self._clock.now()).healthy
 
-    def began(self, case: Case, decision: Decision, dry: bool = False) -> int:
-        """Note that it begins; the action's id. In a dry run nothing follows but the same limits."""
-        now = self._clock.now()
-        case.begin(decision.act, decision.target, now)
-        outcome = "dry-run" if dry else "running"
-        id = self._store.act(
-            case.incident, decision.act, decision.target, outcome, decision.why, self._clock.wall()
-        )
-        self._note(case, "action", f"{'would ' if dry else ''}{decision.words}: {decision.why}")
+    def began(self, case: Case, decision: Decision) -> int:
+        """Note that it begins; the action's id."""
+        case.begin(decision.act, decision.target, self._clock.now())
+        id = self._act(case, decision, "running")
+        self._note(case, "action", f"{decision.words}: {decision.why}")
         if case.incident is not None:
             self._store.change(case.incident, state=case.state)
-        if dry:
-            case.machine.take(Event.ENDED, now)
         return id
+
+    def rehearsed(self, case: Case, decision: Decision) -> None:
+        """A dry run: what would have been done. The cell is as ill as before, and no try is used up."""
+        case.would.add(decision.words)
+        self._act(case, decision, "dry-run")
+        text = f"would {decision.words}: {decision.why}"
+        self._note(case, "action", text)
+        self._tell("action", case, text)
+
+    def _act(self, case: Case, decision: Decision, outcome: str) -> int:
+        at = self._clock.wall()
+        return self._store.act(case.incident, decision.act, decision.target, outcome, decision.why, at)
 
     def ended(self, case: Case, id: int, decision: Decision, outcome: str, detail: str) -> None:
         """What came of it: done, failed, or refused, which counts as no try."""
@@ -344,10 +355,7 @@ class Ward:
             return
         if decision.act is not Act.RELINK or outcome == "done":  # else all is as it was
             case.standing, case.alone_until = {}, now + self.policy.supervisor.settle
-        at = self._clock.wall()
-        text = f"{decision.words}: {outcome}: {detail}"
-        if case.incident is not None:
-            self.notices.append(Notice("action", case.incident, case.cell, self._codes(case), text, at))
+        self._tell("action", case, f"{decision.words}: {outcome}: {detail}")
         if decision.act is Act.CO_RESTART:
             half = Seen(
                 decision.code,
@@ -389,5 +397,7 @@ class Ward:
     def reform(self, policy: PolicyFile) -> None:
         """Another policy from now on; what was seen and done stays."""
         self.policy = policy
+        for case in self.cases.values():
+            case.would.clear()
         for machine in (*(c.machine for c in self.cases.values()), *self.engines.values()):
             machine.flaps, machine.window = policy.supervisor.flaps, policy.supervisor.flap_window

@@ -216,11 +216,11 @@ class Daemon:
         """Evidence first: without it nothing is done."""
         if not self._keep(case):
             return
-        dry = self.policy.supervisor.mode == "dry-run"
-        action = self.ward.began(case, decision, dry)
-        if dry:
+        if self.policy.supervisor.mode == "dry-run":
+            self.ward.rehearsed(case, decision)
             self.say(f"dry run: would {decision.words}: {decision.why}")
             return
+        action = self.ward.began(case, decision)
         self.say(f"{decision.words}: {decision.why}")
         terms = Terms(
             incident=case.incident or 0,

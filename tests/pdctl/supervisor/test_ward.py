@@ -128,13 +128,24 @@ def test_quiet_hours_over_midnight(days: list[str], wall: float, quiet: bool) ->
     assert night.covers(wall) is quiet
 
 
-def test_a_dry_run_notes_what_it_would_do_within_the_same_limits(tmp_path: Path) -> None:
+def test_a_dry_run_says_once_what_it_would_do_and_the_cell_stays_ill(tmp_path: Path) -> None:
     bed = Bed(tmp_path, policy(supervisor={"mode": "dry-run"}))
-    for _ in range(2):
-        bed.ward.began(*bed.until(WEDGE), dry=True)
-    bed.quiet(WEDGE, seconds=7200)
-    assert [a.outcome for a in bed.store.actions()] == ["dry-run", "dry-run"]
-    assert bed.state() is State.PERSON
+    case, decision = bed.until(WEDGE)
+    bed.ward.rehearsed(case, decision)
+    bed.quiet(WEDGE, seconds=7200)  # nothing failed, so nobody gives up either
+    assert [(a.action, a.outcome) for a in bed.store.actions()] == [("co-restart", "dry-run")]
+    assert bed.state() is State.ILL and bed.store.recent()[0].state == State.ILL
+    assert bed.told() == ["opened", "action"]
+    bed.quiet(seconds=600)
+    bed.ward.rehearsed(*bed.until(WEDGE))  # another incident, said again
+    assert bed.told() == ["closed", "opened", "action"]
+
+
+def test_what_a_dry_run_said_is_done_once_the_policy_lets_it(tmp_path: Path) -> None:
+    bed = Bed(tmp_path, policy(supervisor={"mode": "dry-run"}))
+    bed.ward.rehearsed(*bed.until(WEDGE))
+    bed.ward.reform(policy())
+    assert bed.look(WEDGE)[0][1].act is Act.CO_RESTART
 
 
 def test_who_only_watches_tells_a_person(tmp_path: Path) -> None:
