@@ -10,6 +10,7 @@ from pdctl.diagnose.words import count, span
 from pdctl.facts.missing import known
 
 Side = tuple[EngineView, Leg] | None
+LATELY = 60.0  # seconds in which transfers ended that say how long others may take
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,16 @@ class Judgement:
 
 
 def patience(view: EngineView) -> float:
-    """Seconds in the inflight queue that are still healthy here: three times the recent tail, 3 s at least.
+    """Seconds in the inflight queue that are still healthy here: three times the tail of the last minute, 3 s
+    at least. What took long in a peak that is over says nothing of an idle fleet.
 
     Never more than half the watchdog's value, so that a pinned request is named before it is ended.
     """
     state = view.state
     if not known(state):
         return 3.0
-    done = sorted(s for _, s, how in (state.dwell.recent if known(state.dwell) else ()) if how == "done")
+    recent = state.dwell.recent if known(state.dwell) else ()
+    done = sorted(s for end, s, how in recent if how == "done" and state.now - end < LATELY)
     tail = done[int(0.95 * (len(done) - 1))] if len(done) >= 20 else 0.0
     limit = state.timeouts.get("inflight")
     return max(1.0, min(max(3.0, 3.0 * tail), limit.value / 2 if limit else 60.0))

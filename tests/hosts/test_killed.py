@@ -44,6 +44,13 @@ def day(lab: Lab, smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield fleet
 
 
+@pytest.fixture(scope="module")
+def standing(day: RealFleet) -> RealFleet:
+    """It is deployed: by this, and then by whoever left it whole."""
+    day.done("deploy", "--yes", release="before")
+    return day
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_deploy_killed_on_its_way_is_run_again_and_finishes(day: RealFleet) -> None:
@@ -133,10 +140,10 @@ def test_behind_every_step_of_a_first_deploy_and_of_a_change(day: RealFleet) -> 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("point", POINTS)
-def test_the_next_deploy_finishes(day: RealFleet, point: str) -> None:
+def test_the_next_deploy_finishes(standing: RealFleet, point: str) -> None:
     """Of a change of code and of one value."""
-    release, file = f"killed {point}", day.folder / "fleet.toml"
-    day.done("deploy", "--yes", release="before")
+    day, release = standing, f"killed {point}"
+    file = day.folder / "fleet.toml"
     table = r"(?m)^(\[cells\.a\.engines\.decode-0\])(\nenv = .*)?$"
     text = file.read_text()
     file.write_text(re.sub(table, rf'\1\nenv = {{ POINT = "{POINTS.index(point)}" }}', text))

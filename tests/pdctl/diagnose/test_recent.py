@@ -212,3 +212,17 @@ def test_one_that_was_killed_before_a_start_or_a_stop_is_a_note(scene: Any, host
     stopped = {"state": "stopped", "wanted": False, "pid": None, "started_at": None}
     assert oom(scene, hosts, ago=60.0, ready=False, exit=0, **stopped) == ["info"]
     assert oom(scene, hosts, ago=60.0, ready=False, since=None, **stopped) == ["info"]
+
+
+@pytest.mark.parametrize(("ago", "named"), [(61.0, True), (10.0, False)])
+def test_a_peak_that_is_over_does_not_excuse_a_pinned_request(
+    scene: Any, legs: Any, ago: float, named: bool
+) -> None:
+    """Twelve seconds are long on an idle fleet, however long transfers took in the peak before it."""
+    peak = [[AT - ago, 15.0, "done"] for _ in range(40)]
+    scene.docs["prefill-0"]["dwell"]["recent"] = peak
+    scene.route("r7", 12.0)
+    scene.hold("prefill-0", legs("r7", "inflight", stage_age_s=12.0, waiting_on="transfer"))
+    scene.hold("decode-0", legs("r7", "transferring", stage_age_s=12.0, waiting_on="transfer"))
+    findings = make(scene.facts(), 1.0).verdict.findings
+    assert [p.finding.code for p in findings if p.finding.code == "PD602"] == ["PD602"] * named

@@ -103,9 +103,10 @@ class Bench:
 
 
 def fake_python(folder: Path) -> Path:
-    """An interpreter whose `-m engine` is fake_engine.py."""
+    """An interpreter whose `-m engine` is fake_engine.py; for anything else it is the real one."""
     python = folder / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    fake = f'[ "$1 $2" = "-m engine" ] && exec {sys.executable} {FAKE} "$@"'
+    python.write_text(f'#!/bin/sh\n{fake}\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     return python
 

@@ -1,6 +1,6 @@
 """A test double that stands where `python -m engine` would: argv, env file, HTTP, exit codes, sd_notify.
 
-Run as the fleet file's `python`: anything but `-m engine …` goes to the real interpreter. It may also be
+Run for `-m engine …` by what stands for the fleet file's `python` (conftest.fake_python). It may also be
 engine/__main__.py of a release, for hosts whose Python is what a deploy makes. The instance's
 behaviour comes from a file NAME.behave beside this process's env file, from engine/behave of the release it
 runs from, and from FAKE_BEHAVE: exit=N, exit_with=VARIABLE, silent, empty, late (it serves nothing
@@ -140,7 +140,5 @@ if __name__ == "__main__":
             )
         )
         sys.exit(0 if whole else 2)
-    elif sys.argv[1:3] == ["-m", "engine"]:
-        main(sys.argv[3:])
     else:
-        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+        main(sys.argv[3:])
