@@ -13,6 +13,7 @@ from pdctl.cli import interrupt
 from pdctl.cli.app import run
 from pdctl.errors import PdctlError
 from pdctl.exits import Exit
+from pdctl.render.paths import here
 from pdctl.render.streams import ReaderGone, drop, enduring
 
 # typer carries its own copy of click, whose exceptions it does not all export.
@@ -83,11 +84,11 @@ def _report(error: PdctlError, as_json: bool) -> int:
         except ReaderGone:
             drop(sys.stdout)
         return error.exit
-    print(f"pdctl: {error.message}", file=sys.stderr)
+    print(here(f"pdctl: {error.message}"), file=sys.stderr)
     for line in error.details:
-        print(f"  {line}", file=sys.stderr)
+        print(here(f"  {line}"), file=sys.stderr)
     if error.hint:
-        print(error.hint, file=sys.stderr)
+        print(here(error.hint), file=sys.stderr)
     return error.exit
 
 

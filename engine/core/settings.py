@@ -131,6 +131,14 @@ SETTINGS: tuple[Setting, ...] = (
         "Work of a step that needs no order runs on several streams of a GPU at once.",
         live=False,
     ),
+    _switch(
+        "graphs",
+        "PD_DECODE_GRAPHS",
+        1,
+        "both",
+        "Decode steps of a GPU are captured as graphs when a rank starts, where the model's can be.",
+        live=False,
+    ),
     _t("router_total", "PD_ROUTER_TOTAL_TIMEOUT", 600, "router", "One request from admission to its end."),
     _t(
         "router_idle",

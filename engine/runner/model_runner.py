@@ -60,7 +60,7 @@ class ModelRunner:
         self._model, self._whole, self._planner, self.shape, self._index = family
         self.pool = self._whole[:pages]
         self._graphs: DecodeGraphs | None = None
-        self._config, self._most = config, tuning.max_running
+        self._config, self._tuning = config, tuning
         self._audit: Audit | None = None
         if self._index is not None and tuning.index_check:
             self._audit = Audit(self._index, self.pool, self.shape.state_pages, comm, tuning.index_check)
@@ -91,10 +91,11 @@ class ModelRunner:
         """
         if not self.streams.captures:
             return
-        why = refusal(self._config, self._comm.tp)
+        why = refusal(self._config, self._comm.tp) if self._tuning.graphs else "PD_DECODE_GRAPHS is 0"
         if not why and isinstance(self._planner, Planner):
             with torch.inference_mode():
-                graphs = DecodeGraphs(self._model, self._whole, self._planner, self.streams, self._most)
+                most = self._tuning.max_running
+                graphs = DecodeGraphs(self._model, self._whole, self._planner, self.streams, most)
                 try:
                     self.streams.launch(MAIN, "capture", graphs.capture)
                     self._graphs = graphs

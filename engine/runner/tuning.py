@@ -17,18 +17,19 @@ from kernels.streams.serial import SerialStreams
 
 @dataclass(frozen=True)
 class Tuning:
-    """`target_ctas`, `overlap` and `index_check` as their settings; in a step at most `max_running` rows are
-    decoded."""
+    """`target_ctas`, `overlap`, `graphs` and `index_check` as their settings; in a step at most `max_running`
+    rows are decoded."""
 
     target_ctas: int = MOST_TARGET
     overlap: bool = True
     max_running: int = 1
     index_check: int = 0
+    graphs: bool = True
 
     @classmethod
     def of(cls, settings: Settings, max_running: int) -> Tuning:
-        overlap, index_check = settings["overlap"] > 0, int(settings["index_check"])
-        return cls(int(settings["target_ctas"]), overlap, max_running, index_check)
+        overlap, graphs = settings["overlap"] > 0, settings["graphs"] > 0
+        return cls(int(settings["target_ctas"]), overlap, max_running, int(settings["index_check"]), graphs)
 
     def workspace(self, config: ModelConfig, shard: Shard) -> SplitWorkspace | None:
         """Where decode attention of this rank keeps its partial rows; None where the reference needs none."""

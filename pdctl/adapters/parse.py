@@ -91,6 +91,7 @@ def _counters(r: Document) -> p.Counters | Missing:
         transfers_ok=r["transfers_ok"],
         transfers_failed=r["transfers_failed"],
         transfer_bytes=r["transfer_bytes"],
+        transfer_seconds=r["transfer_seconds"],
     )
 
 

@@ -113,6 +113,7 @@ class Counters:
     transfers_ok: int
     transfers_failed: int
     transfer_bytes: int
+    transfer_seconds: float
 
 
 @dataclass(frozen=True)

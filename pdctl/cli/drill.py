@@ -71,7 +71,9 @@ def run(
         with changing(context, Call(" ".join(words), again), lock_wait) as journal:
             board = play(context, drills, on, really, lambda question: confirm(question, yes))
             journal.note("drill", board=board.document())
-            if not board.ok:
+            if board.stopped:
+                journal.ends("interrupted", board.stopped)
+            elif not board.ok:
                 wrong = [row for row in board.rows if not row.ok]
                 journal.ends("failed", "; ".join(f"{row.name}: {row.wrong[0]}" for row in wrong))
     if s.json:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from collections.abc import Coroutine
 from types import FrameType
 
@@ -51,8 +52,10 @@ def _unwind(number: int, frame: FrameType | None) -> None:
         if signal.getsignal(later) is _unwind:
             # A handler, since children would inherit that a signal is ignored.
             signal.signal(later, _taken)
-    # What a loop says of tasks that this breaks off, as they are collected, is no news and is a traceback.
+    # What is said of tasks and coroutines that this breaks off, as they are collected, is no news and is a
+    # traceback.
     logging.getLogger("asyncio").disabled = True
+    sys.unraisablehook = lambda broken_off: None
     raise KeyboardInterrupt
 
 

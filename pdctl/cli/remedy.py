@@ -42,24 +42,30 @@ def command_of(report: Report) -> list[str]:
     words = shlex.split(leader.remedy) if leader.remedy.startswith("pdctl ") else []
     if not acts(words[1:]):
         hint = f"It is for a person: {leader.remedy}" if leader.remedy else ""
+        advice = _advice(leader.code)
         raise PdctlError(
             "no_command",
             f"The remedy of {leader.code} is no command of pdctl that acts.",
             hint,
             exit=Exit.FINDINGS,
+            details=[advice] if advice else [],
         )
     return words[1:]
+
+
+def _advice(code: str) -> str:
+    """What the rule's page says to do, and of what pdctl does not do, why."""
+    return next((p for p in paragraphs(BY_CODE[code]) if p.startswith("What to do:")), "")
 
 
 def fix(ctx: typer.Context, s: Session, report: Report, yes: bool) -> Exit:
     """Show what would be done and why, ask, do it. The exit of the command that was run."""
     words = command_of(report)
     leader = report.verdict.findings[0].finding
-    advice = next((p for p in paragraphs(BY_CODE[leader.code]) if p.startswith("What to do:")), "")
     if not s.json:
         print(f"Plan: pdctl {shlex.join(words)}")
         print(f"  because {leader.code}: {leader.summary}")
-        print(f"  {advice}")
+        print(f"  {_advice(leader.code)}")
     confirm(f"Run pdctl {shlex.join(words)}?", yes)
     front = ["--fleet", str(s.fleet().path), *(["--json"] if s.json else [])]
     agreed = ["--yes"] if words[0] in _ASKING else []

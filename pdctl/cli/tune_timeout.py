@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from pdctl.cli.session import LockWait, Session, confirm, session
-from pdctl.errors import ConfigError
+from pdctl.errors import ConfigError, PdctlError
 from pdctl.exits import Exit
 from pdctl.flows.changing import changing
 from pdctl.flows.tune.measure import CONTEXT
 from pdctl.flows.tune.proposal import FLOOR, TARGET, Wanted
-from pdctl.flows.tune.report import Options
+from pdctl.flows.tune.report import Options, TuneReport
 from pdctl.flows.tune.run import run
+from pdctl.flows.tune.stopped import interrupts, stop
 from pdctl.remote.journal import Call
 from pdctl.render.table import show_json
 from pdctl.render.tune import show
@@ -84,7 +85,7 @@ def command(
         measure_only=measure_only,
         verify=verify,
         apply=apply,
-        confirm=lambda question: confirm(question, yes),
+        confirm=lambda question: _asked(question, yes),
     )
     return _run(session(ctx), options, _call(options, yes), lock_wait)
 
@@ -112,12 +113,30 @@ def _call(options: Options, yes: bool) -> Call:
     return Call(" ".join(words), (*again, *(["--one-sided"] if options.one_sided else [])))
 
 
+def _asked(question: str, yes: bool) -> None:
+    """Ctrl-C at a question is one anywhere else."""
+    try:
+        confirm(question, yes)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
 def _run(s: Session, options: Options, call: Call, lock_wait: float) -> Exit:
-    with s.context() as context, changing(context, call, lock_wait) as journal:
-        report = run(context, options)
-        journal.note("tune-timeout", ok=report.ok, applied=report.applied, evidence=report.evidence)
-        if not report.ok:
-            journal.ends("failed", f"not proved, see {report.evidence}")
+    report: TuneReport | None = None
+    with s.context() as context:
+        try:
+            with changing(context, call, lock_wait) as journal:
+                report = run(context, options)
+                journal.note("tune-timeout", ok=report.ok, applied=report.applied, evidence=report.evidence)
+                if report.stopped:
+                    journal.ends("interrupted", report.stopped)
+                elif not report.ok:
+                    journal.ends("failed", f"not proved, see {report.evidence}")
+        except (KeyboardInterrupt, PdctlError) as end:
+            # Everything is done, and what came of it is still to be told.
+            if report is None or not interrupts(end):
+                raise
+            stop(context.fleet, report)
     if s.json:
         show_json(report.document())
     else:

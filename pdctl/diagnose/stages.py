@@ -10,7 +10,7 @@ from pdctl.diagnose.words import count, span
 from pdctl.facts.missing import known
 
 Side = tuple[EngineView, Leg] | None
-LATELY = 60.0  # seconds in which transfers ended that say how long others may take
+LEAST = 3.0
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,18 @@ class Judgement:
 
 
 def patience(view: EngineView) -> float:
-    """Seconds in the inflight queue that are still healthy here: three times the tail of the last minute, 3 s
-    at least. What took long in a peak that is over says nothing of an idle fleet.
+    """Seconds since decode gave it a place in which a hand-over is healthy here: 3 s, or ten times what the
+    writes of one took on average. How long others waited for their places says nothing of it.
 
     Never more than half the watchdog's value, so that a pinned request is named before it is ended.
     """
     state = view.state
     if not known(state):
-        return 3.0
-    recent = state.dwell.recent if known(state.dwell) else ()
-    done = sorted(s for end, s, how in recent if how == "done" and state.now - end < LATELY)
-    tail = done[int(0.95 * (len(done) - 1))] if len(done) >= 20 else 0.0
+        return LEAST
+    counted = state.counters if known(state.counters) and state.counters.transfers_ok else None
+    writes = counted.transfer_seconds / counted.transfers_ok if counted else 0.0
     limit = state.timeouts.get("inflight")
-    return max(1.0, min(max(3.0, 3.0 * tail), limit.value / 2 if limit else 60.0))
+    return max(1.0, min(max(LEAST, 10.0 * writes), limit.value / 2 if limit else 60.0))
 
 
 def frozen(view: EngineView) -> str:

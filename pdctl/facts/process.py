@@ -32,7 +32,8 @@ class Child:
 class Process:
     """`environ` holds the variables of engines and their libraries, secrets as digests; Missing when it is
     not ours to read. `memlock` is the soft limit in bytes, None for unlimited; `cpus` and `mems` are what it
-    may use, as the kernel lists them ("0-7,16").
+    may use, as the kernel lists them ("0-7,16"). `ran` are those of its stopped processes that did not stay
+    so for SECOND_LOOK seconds.
     """
 
     pid: int
@@ -43,12 +44,14 @@ class Process:
     memlock: int | Missing | None = UNREAD
     cpus: str = ""
     mems: str = ""
+    ran: tuple[int, ...] = ()
 
     @property
     def stopped(self) -> tuple[int, ...]:
-        """Pids of this process and its children that are stopped."""
+        """Pids of this process and its children that are stopped and stay so."""
         own = (self.pid,) if self.status in STOPPED else ()
-        return own + tuple(c.pid for c in self.children if c.stopped)
+        both = own + tuple(c.pid for c in self.children if c.stopped)
+        return tuple(pid for pid in both if pid not in self.ran)
 
     @property
     def family(self) -> frozenset[int]:
@@ -77,6 +80,7 @@ def parse(pid: int, rows: dict[str, Any] | Missing) -> Process | Missing:
         memlock=limit(limits[0]) if limits else Missing("its limits cannot be read"),
         cpus=row.get("cpus", ""),
         mems=row.get("mems", ""),
+        ran=tuple(row.get("ran", ())),
     )
 
 

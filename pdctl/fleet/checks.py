@@ -16,8 +16,8 @@ from pdctl.fleet.schema import EngineTable, FleetFile, RouterTable
 ROUTER: Keys = ("router",)
 
 
-def check_fleet(file: TomlFile, spec: FleetFile) -> None:
-    """Note every problem in `file`; nothing is raised here."""
+def check_fleet(file: TomlFile, spec: FleetFile, secrets: bool = True) -> None:
+    """Note every problem in `file`; nothing is raised here. `secrets`: those of units must be there."""
     _printable(file, (), file.data)
     check_hosts(file, spec)
     _placed(file, spec)
@@ -27,7 +27,7 @@ def check_fleet(file: TomlFile, spec: FleetFile) -> None:
     _suppressed(file, spec)
     for name, cell in spec.cells.items():
         _cell(file, ("cells", name), cell.engines, spec.fleet.drill)
-    check_foreign(file, spec, list(_units(spec)))
+    check_foreign(file, spec, list(_units(spec)), secrets)
     for keys, unit in _units(spec):
         for env, text in unit.env.items():
             variable = known().get(env)

@@ -14,14 +14,15 @@ Unit = tuple[Keys, EngineTable | RouterTable]
 _BUNDLED = ("dtype", "device", "pages", "page_size", "max_running", "token_budget")
 
 
-def check_foreign(file: TomlFile, spec: FleetFile, units: list[Unit]) -> None:
-    """Note every problem in `file`; nothing is raised here."""
+def check_foreign(file: TomlFile, spec: FleetFile, units: list[Unit], secrets: bool) -> None:
+    """Note every problem in `file`; nothing is raised here. `secrets`: also what they have of theirs."""
     for keys, unit in units:
         if unit.kind == "bundled":
             _bundled(file, keys, unit)
             continue
         _own_keys(file, keys, unit)
-        _secrets(file, keys, unit)
+        for key, sentence in secret_problems(file.path.parent, unit) if secrets else ():
+            file.problem((*keys, key), sentence)
         if not unit.command or not unit.command[0]:
             file.problem((*keys, "command"), f"is missing: the whole command line of this {unit.kind}.")
         elif (found := served(unit.command)) is not None:
@@ -50,23 +51,22 @@ def _own_keys(file: TomlFile, keys: Keys, unit: EngineTable | RouterTable) -> No
         file.problem((*keys, "cwd"), "is no absolute path.")
 
 
-def _secrets(file: TomlFile, keys: Keys, unit: EngineTable | RouterTable) -> None:
+def secret_problems(folder: Path, unit: EngineTable | RouterTable) -> Iterator[tuple[str, str]]:
+    """(key, sentence): its secrets file below `folder` that cannot be used, names that its command lacks."""
     values: dict[str, tuple[str, int]] = {}
     if unit.secrets is not None:
-        path = file.path.parent / Path(unit.secrets).expanduser()
+        path = folder / Path(unit.secrets).expanduser()
         try:
             values = read_secrets(path)
         except ValueError as error:
-            file.problem((*keys, "secrets"), str(error))
+            yield "secrets", str(error)
             return
         except OSError as error:
-            file.problem((*keys, "secrets"), f"{path} cannot be read: {error.strerror}.")
+            yield "secrets", f"{path} cannot be read: {error.strerror}."
             return
     for name in references(unit.command or ()):
         if name not in values:
-            file.problem(
-                (*keys, "command"), f"needs the secret {name}, which is in no file named by secrets."
-            )
+            yield "command", f"needs the secret {name}, which is in no file named by secrets."
 
 
 def _disagreements(

@@ -24,8 +24,11 @@ def fleet_path(given: str | None = None) -> Path:
     return path / "fleet.toml" if path.is_dir() else path
 
 
-def load_fleet(given: str | Path | None = None) -> Fleet:
-    """The fleet, or ConfigError whose details are all problems as file:line: path: sentence."""
+def load_fleet(given: str | Path | None = None, secrets: bool = True) -> Fleet:
+    """The fleet, or ConfigError whose details are all problems as file:line: path: sentence.
+
+    `secrets`: whether those that units name must be there.
+    """
     path = fleet_path(str(given) if given is not None else None)
     if not path.exists():
         raise ConfigError(
@@ -36,7 +39,7 @@ def load_fleet(given: str | Path | None = None) -> Fleet:
     file = TomlFile(path)
     spec = file.validate(FleetFile)
     if spec is not None:
-        check_fleet(file, spec)
+        check_fleet(file, spec, secrets)
     file.finish("bad_fleet", f"The fleet file {path}")
     if spec is None:
         raise ConfigError("bad_fleet", f"The fleet file {path} is not valid.")

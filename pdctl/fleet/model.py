@@ -195,6 +195,11 @@ class FleetPaths:
         return self.state / "journal.db"
 
     @property
+    def recovery(self) -> Path:
+        """What a run is about to change, while there is one."""
+        return self.state / "recovery.json"
+
+    @property
     def evidence(self) -> Path:
         return self.state / "evidence"
 

@@ -19,7 +19,7 @@ from pdctl.fleet.secretfile import read_secrets
 
 @dataclass(frozen=True)
 class Value:
-    """One variable's value. `origin` is `profile NAME (file:line)` or `fleet.toml:line`.
+    """One variable's value. `origin` is `profile NAME (file:line)` or `file:line`, of whole paths.
 
     A secret's value is *** in a profile, which only names its `file`; a unit's environment has it.
     """
@@ -142,23 +142,31 @@ def _check(file: TomlFile, spec: ProfileFile, name: str) -> None:
 
 
 def engine_env(fleet: Fleet, unit: Engine | Router) -> dict[str, Value]:
-    """What `unit` is started with from profile and fleet file, with the origin of each value."""
-    profile = load_profile(fleet.paths.profiles, unit.profile)
-    values = {env: opened(fleet, value) for env, value in profile.env_for(unit.role).items()}
+    """What `unit` is started with from profile and fleet file, with the origin of each value.
+
+    ConfigError when a secret cannot be read.
+    """
+    values = plain_env(fleet, unit)
+    for env, (text, line) in unit_secrets(fleet, unit).items():
+        origin = f"{fleet.dir / Path(unit.spec.secrets or '').expanduser()}:{line}"
+        values[env] = Value(env, text, unit.role, "A secret of this unit.", origin, secret=True)
+    return dict(sorted((env, opened(fleet, value)) for env, value in values.items()))
+
+
+def plain_env(fleet: Fleet, unit: Engine | Router) -> dict[str, Value]:
+    """The same without a look at secrets: those of the profile as ***, of the unit's own file none."""
+    values = load_profile(fleet.paths.profiles, unit.profile).env_for(unit.role)
     file = TomlFile(fleet.path)
     keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
     for env, text in unit.env.items():
-        origin = f"{fleet.path.name}:{file.line(*keys, 'env', env)}"
+        origin = f"{fleet.path}:{file.line(*keys, 'env', env)}"
         values[env] = Value(env, text, unit.role, "Set for this unit in the fleet file.", origin)
-    for env, (text, line) in unit_secrets(fleet, unit).items():
-        origin = f"{unit.spec.secrets}:{line}"
-        values[env] = Value(env, text, unit.role, "A secret of this unit.", origin, secret=True)
     return dict(sorted(values.items()))
 
 
 def opened(fleet: Fleet, value: Value) -> Value:
-    """A secret with its text in place."""
-    if not value.secret:
+    """A secret of a profile with its text in place."""
+    if not value.file:
         return value
     path = fleet.dir / Path(value.file).expanduser()
     found = _secrets(path, f"{value.place}: ").get(value.env)

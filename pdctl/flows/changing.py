@@ -44,24 +44,36 @@ def beside(ctx: Context, call: Call) -> AbstractContextManager[Journal]:
 def _written(ctx: Context, call: Call, run: str, check: Callable[[], None]) -> Iterator[Journal]:
     audit = audit_of(ctx, call.command, run)
     links = Links(inputs(ctx.fleet), ctx.resumes, check, audit, ctx.say)
-    begun = False
+    begun = whole = False
     try:
         with Journal(ctx.fleet.paths.journal, call, run, links) as journal:
             ctx.journal = journal
             try:
                 yield journal
+                whole = True
             finally:
                 begun = journal.begun
     except KeyboardInterrupt:
-        raise _interrupted(call, run, begun) from None
+        left = ctx.fleet.paths.recovery.exists()
+        raise _interrupted(call, run, left, whole, begun) from None
     finally:
         ctx.journal = None
         audit.close()
 
 
-def _interrupted(call: Call, run: str, begun: bool) -> PdctlError:
-    """What an operator needs to know behind a Ctrl-C: how far it was, and what goes on with it."""
+def _interrupted(call: Call, run: str, left: bool, whole: bool, begun: bool) -> PdctlError:
+    """What an operator needs to know behind a Ctrl-C: how far it was, and what goes on with it.
+
+    `left`: a recovery record is there, of what was changed for the moment; `whole`: the verb had ended.
+    """
     verb = f"`pdctl {call.command}`"
+    if left:
+        where = f"Interrupted in the middle of {verb}; what was changed for the moment is not all put back."
+        hint = f"`pdctl resume` puts it back; `pdctl history {run}` has the steps."
+        return PdctlError("interrupted", where, hint, Exit.INTERRUPTED)
+    if whole:
+        where = f"Interrupted behind the end of {verb}: all of it is done."
+        return PdctlError("interrupted", where, f"`pdctl history {run}` has the steps.", Exit.INTERRUPTED)
     if not begun:
         return PdctlError("interrupted", f"Interrupted; {verb} has changed nothing.", exit=Exit.INTERRUPTED)
     further = f"`pdctl resume {run}` goes on from what is true then; " if call.again else ""

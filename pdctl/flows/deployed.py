@@ -26,6 +26,16 @@ def last_deploy(fleet: Fleet) -> str:
     return max(found, default="")
 
 
+def last_values(fleet: Fleet) -> dict[str, dict[str, str]]:
+    """Unit -> what this operator's last deploy of it gave it, secrets left out."""
+    found: dict[str, dict[str, str]] = {}
+    for command, note in noted(fleet.paths.journal, "deployment"):
+        for given in note.get("values", ()) if _by_the_files(command) else ():
+            for unit in given["units"]:
+                found.setdefault(unit, given["env"])
+    return found
+
+
 def _by_the_files(command: str) -> bool:
     return command.split()[:1] != ["rollback"]
 

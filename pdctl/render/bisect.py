@@ -5,6 +5,7 @@ from __future__ import annotations
 from pdctl.flows.bisect.differences import Difference
 from pdctl.flows.bisect.report import BisectReport
 from pdctl.flows.bisect.search import Count
+from pdctl.render.paths import here
 from pdctl.render.table import show_table
 
 
@@ -54,8 +55,8 @@ def show(report: BisectReport) -> None:
         mark = "one of: " if len(block) > 1 else ""
         for difference in report.of(block):
             print(f"  {mark}{_change(difference)}")
-            print(f"    {report.compared.good}: {difference.good_at}")
-            print(f"    {report.compared.bad}: {difference.bad_at}")
+            print(f"    {report.compared.good}: {here(difference.good_at)}")
+            print(f"    {report.compared.bad}: {here(difference.bad_at)}")
     if report.bound:
         print(report.bound)
     print(

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from pdctl.flows.check.report import CheckReport, Level, Line
+from pdctl.render.paths import here
 from pdctl.render.table import show_table
 
 _MARK = {Level.OK: "ok", Level.SKIP: "--", Level.WARN: "warn", Level.FAIL: "FAIL"}
@@ -26,13 +27,13 @@ def findings(report: CheckReport) -> Iterator[tuple[str, str]]:
     """(style, text) for every line that is not good, the gravest first."""
     bad = [line for line in report.lines if line.level >= Level.WARN]
     for line in sorted(bad, key=lambda li: -li.level):
-        yield _STYLE[line.level], f"{_MARK[line.level]:4} {line.subject}, {line.check}: {line.found}"
-        yield "dim", f"       wanted: {line.wanted}"
-        yield "", f"       fix: {line.fix}"
+        yield _STYLE[line.level], here(f"{_MARK[line.level]:4} {line.subject}, {line.check}: {line.found}")
+        yield "dim", here(f"       wanted: {line.wanted}")
+        yield "", here(f"       fix: {line.fix}")
 
 
 def row(line: Line) -> list[str]:
-    return [_MARK[line.level], line.subject, line.check, line.found, line.wanted]
+    return [_MARK[line.level], line.subject, line.check, here(line.found), here(line.wanted)]
 
 
 def show(report: CheckReport) -> None:

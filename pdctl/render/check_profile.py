@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from pdctl.fleet.check.finding import Finding
+from pdctl.render.paths import here
 
 _STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
@@ -20,7 +21,7 @@ def lines(finding: Finding) -> tuple[str, str]:
     place = f"{finding.place}: " if finding.place else ""
     units = f" [{', '.join(finding.units)}]" if finding.units else ""
     end = "" if finding.says.endswith("?") else "."
-    return f"{place}{finding.name} {finding.says}{end}{units}", finding.do
+    return here(f"{place}{finding.name} {finding.says}{end}{units}"), here(finding.do)
 
 
 def show_findings(name: str, findings: Sequence[Finding]) -> None:

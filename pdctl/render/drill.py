@@ -40,6 +40,8 @@ def show_board(board: Board) -> None:
     print(
         f"{good} of {len(played)} drills went as expected, {len(board.rows) - len(played)} were not played."
     )
+    if board.stopped:
+        print(f"Stopped before its end: {board.stopped}.")
 
 
 def _cells(row: Row) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pdctl.errors import PdctlError
 from pdctl.flows.deploy.result import Outcome, State
 from pdctl.plan.step import Pending, Plan
+from pdctl.render.paths import here
 from pdctl.render.table import show_table
 
 # How differences read where there was nothing before.
@@ -20,7 +21,7 @@ _NEW = re.compile(
 def show_plan(plan: Plan, applied: bool = False, broken: Mapping[str, PdctlError] | None = None) -> None:
     """`broken` says why a host takes no part."""
     for host, error in (broken or {}).items():
-        print(f"{host}: takes no part: {error.message}")
+        print(f"{host}: takes no part: {here(error.message)}")
     steps = [p for p in plan.pending if not p.step.gate]
     if applied:
         _applied(steps)
@@ -83,4 +84,4 @@ def show_outcome(outcome: Outcome, changed: bool) -> None:
 
 def show_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        print(f"note: {note}")
+        print(f"note: {here(note)}")

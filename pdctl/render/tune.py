@@ -7,6 +7,7 @@ from pdctl.flows.tune.measure import Phase
 from pdctl.flows.tune.proof import Proof
 from pdctl.flows.tune.proposal import Proposal, histogram
 from pdctl.flows.tune.report import TuneReport
+from pdctl.render.paths import here
 
 
 def show(report: TuneReport) -> None:
@@ -40,7 +41,10 @@ def show(report: TuneReport) -> None:
         print("Run with --apply to write and set it.")
     for note in report.notes:
         print(f"Note: {note}.")
-    print(f"Evidence: {report.evidence}")
+    if report.stopped:
+        print(f"Stopped before its end: {report.stopped}.")
+    if report.evidence:
+        print(f"Evidence: {report.evidence}")
 
 
 def _told(phase: Phase) -> str:
@@ -64,7 +68,9 @@ def _proposed(proposal: Proposal) -> None:
 
 
 def _proof(proof: Proof, when: str) -> None:
-    word = "NOT proved" if proof.fired_after is None or not proof.ok else "fired"
+    word = "fired"
+    if proof.fired_after is None or not proof.ok:
+        word = f"NOT proved: {', '.join(proof.failed) or 'it was not seen to fire'}"
     edge = f"{proof.prefill} -> {proof.decode}"
     named = "" if proof.watchdog == INFLIGHT else f" {proof.watchdog}"
     print(f"Watchdog{named} of {proof.prefill}{when} ({edge}, {proof.test_value:g} s): {word}")
@@ -72,3 +78,5 @@ def _proof(proof: Proof, when: str) -> None:
         mark = "--" if check.ok is None else "ok" if check.ok else "NO"
         said = f"not proved: {check.detail}" if check.ok is None else check.detail
         print(f"  {mark}  {check.name}: {said}")
+    if proof.why:
+        print(here(f"  Why: {proof.why}."))

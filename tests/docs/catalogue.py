@@ -55,6 +55,9 @@ def _timeouts() -> Iterator[str]:
 def _family(found: Family) -> Iterator[str]:
     yield f"## {found.about[0].upper()}{found.about[1:]}"
     yield ""
+    if found.release != found.about:
+        yield f"The names that `profile check` tells misspelled ones from are those of {found.release}."
+        yield ""
     for title, rows in (("Variable", found.variables), ("Argument", found.arguments)):
         if rows:
             head = [

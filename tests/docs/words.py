@@ -53,6 +53,14 @@ KINDS = {
     "load traced": ":files",
     "load record": ":files",
 }
+# By verb and option: what the arguments are once it is there.
+WITH: dict[str, list[str]] = {
+    "restart --co": ["cell"],
+    "rollback --list": [],
+    "history --host": [],
+    "history --prune": [],
+    "drill run --all": [],
+}
 # Arguments that no local file names: ids of requests, models.
 FREE = {"abort id", "incidents id", "model pull name"}
 
@@ -77,6 +85,10 @@ def _node(command: Any, path: str) -> dict[str, Any]:
     arguments = [_kind(path, p) for p in command.params if p.param_type_name == "argument"]
     if arguments:
         node["arguments"] = arguments
+        if any(p.nargs == -1 for p in command.params if p.param_type_name == "argument"):
+            node["many"] = True
+    if instead := {n: WITH[f"{path} {n}"] for n in names if f"{path} {n}" in WITH}:
+        node["with"] = instead
     if hasattr(command, "list_commands"):
         context = command.context_class(command)
         below = {n: command.get_command(context, n) for n in command.list_commands(context)}

@@ -9,7 +9,8 @@ import typer
 from pdctl.cli.session import session
 from pdctl.exits import Exit
 from pdctl.fleet.check.run import check_profiles
-from pdctl.flows.deployed import last_deploy
+from pdctl.fleet.load import load_fleet
+from pdctl.flows.deployed import last_deploy, last_values
 from pdctl.render.check_profile import show_findings
 from pdctl.render.table import show_json
 
@@ -24,8 +25,9 @@ def command(
     something is wrong or doubtful.
     """
     s = session(ctx)
-    fleet = s.fleet()
-    found = check_profiles(fleet, name, last_deploy(fleet))
+    # A secret that is missing is one finding among the others.
+    fleet = load_fleet(s.fleet_file, secrets=False)
+    found = check_profiles(fleet, name, last_deploy(fleet), last_values(fleet))
     if s.json:
         show_json({"schema": 1, "profile": name, "findings": [f.document() for f in found]})
     else:

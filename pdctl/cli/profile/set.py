@@ -18,6 +18,7 @@ from pdctl.flows.live import check_live, set_live
 from pdctl.remote.journal import Call, Journal
 from pdctl.remote.operator import me
 from pdctl.render.check_profile import lines
+from pdctl.render.paths import here
 from pdctl.render.table import show_json
 
 
@@ -76,7 +77,8 @@ def _show(
         findings = [f.document() for f in wrong]
         show_json({"schema": 1, "profile": profile} | document | {"live": results, "findings": findings})
         return
-    print(f"{profile}: {env}: {change.old or '(unset)'} -> {change.new}, not verified yet ({change.file})")
+    file = here(str(change.file))
+    print(f"{profile}: {env}: {change.old or '(unset)'} -> {change.new}, not verified yet ({file})")
     for finding in wrong:
         what, do = lines(finding)
         print(f"{finding.level}: {what}\n        {do}")

@@ -18,7 +18,8 @@ FILES = ":files"
 TABLE = Path(__file__).with_name("table.json")
 # Words that a ":" and a name may follow.
 _MARKED = ("running", "release")
-# A verb: `verbs` below it by name, `options` and `arguments` as kinds ("" for anything, None for a flag).
+# A verb: `verbs` below it by name, `options` and `arguments` as kinds ("" for anything, None for a flag),
+# `with` an option the arguments that there are beside it; `many`: the last argument may be repeated.
 Node = dict[str, Any]
 
 
@@ -80,8 +81,16 @@ def candidates(table: Node, before: list[str], rest: list[str]) -> Names:
         return {name: node.get("help", {}).get(name, "") for name in _options(table, node)}
     if verbs := node.get("verbs"):
         return {name: below.get("says", "") for name, below in verbs.items()}
-    kinds = node.get("arguments", [])
+    kinds = _arguments(node, {word.partition("=")[0] for word in (*before, *rest[1:])})
+    if kinds and node.get("many"):
+        position = min(position, len(kinds) - 1)
     return _of(kinds[position], local) if position < len(kinds) else {}
+
+
+def _arguments(node: Node, words: set[str]) -> list[str]:
+    """Their kinds, with what any option says of them wherever it stands."""
+    said = [kinds for option, kinds in node.get("with", {}).items() if option in words]
+    return said[0] if said else node.get("arguments", [])
 
 
 def _options(table: Node, node: Node) -> dict[str, str | None]:

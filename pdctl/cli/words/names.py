@@ -140,6 +140,7 @@ KINDS: dict[str, Callable[[Local], Names]] = {
     "host": Local.hosts,
     "engine": Local.engines,
     "unit": lambda local: {**local.engines(), **local.router()},
+    "cell": Local.cells,
     "unit or cell": lambda local: {**local.engines(), **local.router(), **local.cells()},
     "cell or host": lambda local: {**local.cells(), **local.hosts(), **local.router()},
     "profile": Local.profiles,

@@ -49,13 +49,14 @@ def pids() -> list[int]:
 
 
 def stat_of(pid: int) -> Any:
-    """{state, parent, start} of a process, `start` in ticks since boot; None when there is none."""
+    """{state, parent, start, spent}: ticks since boot and of CPU time; None when there is no such process."""
     text = read_text(f"/proc/{pid}/stat")
     # The command's name is in brackets and may hold anything, brackets included.
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20:
         return None
-    return {"state": fields[0], "parent": int(fields[1]), "start": int(fields[19])}
+    spent = int(fields[11]) + int(fields[12])
+    return {"state": fields[0], "parent": int(fields[1]), "start": int(fields[19]), "spent": spent}
 
 
 def process_table() -> dict[int, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from typing import Any
 
 from pdctl.facts.probes.proc import (
@@ -15,9 +16,13 @@ from pdctl.facts.probes.proc import (
     read_bytes,
     read_text,
     started_at,
+    stat_of,
 )
 
 _MAPPED = 4  # ranks of one engine load the same
+STOPPED = "Tt"  # letters of processes that a signal or a tracer stopped
+SECOND_LOOK = 1.7  # how long they are watched; a verdict is due within three seconds
+_EVERY = 0.01
 OURS = (
     *("PD_", "UCX_", "NCCL_", "OMP_", "SGLANG_", "VLLM_"),
     *("NIXL_", "MC_", "DYN_", "TRTLLM_", "CUDA_", "HSA_", "GLOO_"),
@@ -115,6 +120,26 @@ def one_process(pid: int, table: dict[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def probe_processes(pids: list[int]) -> dict[str, Any]:
-    """Pid -> facts, or {"missing": why}."""
+    """Pid -> facts, or {"missing": why}. Where something is stopped, it takes up to SECOND_LOOK longer."""
     table = process_table()
-    return {str(pid): one_process(pid, table) for pid in pids}
+    rows = {str(pid): one_process(pid, table) for pid in pids}
+    families = {pid: family(pid, table) for pid in pids}
+    ran = went_on({p: table[p] for each in families.values() for p in each if table[p]["state"] in STOPPED})
+    for pid in pids:
+        if mine := sorted(ran.intersection(families[pid])):
+            rows[str(pid)]["ran"] = mine
+    return rows
+
+
+def went_on(stopped: dict[int, dict[str, Any]]) -> set[int]:
+    """Those of the stopped processes (pid -> stat_of) that run again, or have run, within SECOND_LOOK."""
+    ran: set[int] = set()
+    end = time.monotonic() + SECOND_LOOK
+    while ran != stopped.keys() and time.monotonic() < end:
+        time.sleep(_EVERY)
+        for pid in stopped.keys() - ran:
+            now = stat_of(pid)
+            same = now is not None and now["start"] == stopped[pid]["start"]
+            if same and (now["state"] not in STOPPED or now["spent"] > stopped[pid]["spent"]):
+                ran.add(pid)
+    return ran

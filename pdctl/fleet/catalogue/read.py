@@ -25,11 +25,12 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Family:
-    """One file: `variables` and `arguments` by name; `names` are all that exist, None when the list is not
-    known to be whole. `sources` are in words."""
+    """One file: `variables` and `arguments` by name; `names` are all that exist in `release`, None when the
+    list is not known to be whole. `sources` are in words."""
 
     name: str
     about: str
+    release: str
     variables: dict[str, Variable]
     arguments: dict[str, Variable]
     risks: tuple[Risk, ...]
@@ -52,7 +53,8 @@ def family(name: str) -> Family:
     if "names" in data:
         names = frozenset(variables) | _names(data["names"])
     risks = tuple(Risk.read(row) for row in data.get("risk", ()))
-    return Family(name, data["about"], variables, arguments, risks, names)
+    release = f"{data['about']} {data.get('names_of', '')}".strip()
+    return Family(name, data["about"], release, variables, arguments, risks, names)
 
 
 def _row(make: type[Variable], key: str, row: dict[str, Any], data: dict[str, Any]) -> Variable:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pdctl.fleet.catalogue.find import find
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.scope import Scope
+from pdctl.fleet.profile import Value
+from pdctl.fleet.secret import is_secret
 
 _WHEN = {
     "start": "at start",
@@ -15,20 +17,36 @@ _WHEN = {
 }
 
 
-def problems(scope: Scope, deployed: str) -> Iterator[Finding]:
-    """`deployed` is when a deploy last went through, written as `date` of a value is; "" finds nothing."""
-    for unit in scope.units:
+_DO = "What runs has the old value, and --live cannot reach it: `pdctl deploy`."
+# Unit -> what its last deploy gave it, secrets left out.
+Given = Mapping[str, Mapping[str, str]]
+
+
+def problems(scope: Scope, deployed: str, given: Given) -> Iterator[Finding]:
+    """`deployed` is when a deploy last went through, written as `date` of a value is, "" for never. By it are
+    told values of units that are not in `given`."""
+    for unit in scope.units if deployed else ():
         for name, value in unit.values.items():
             row = find(name)
-            if not deployed or not unit.name or value.date <= deployed:
-                continue
             # A value that was seen to fire is the one that runs.
-            if value.is_verified or (row and row.live):
+            if not unit.name or value.is_verified or (row and row.live):
                 continue
-            when = _WHEN[row.read] if row else "at start, as far as pdctl knows"
-            says = f"was changed at {value.date}, after the last deploy, and is read {when}"
-            do = "What runs has the old value, and --live cannot reach it: `pdctl deploy`."
-            yield Finding("warning", "live", name, says, do, value.place, (unit.name,))
+            if says := _changed(name, value, deployed, given.get(unit.name)):
+                when = _WHEN[row.read] if row else "at start, as far as pdctl knows"
+                yield Finding("warning", "live", name, f"{says} {when}", _DO, value.place, (unit.name,))
+
+
+def _changed(name: str, value: Value, deployed: str, given: Mapping[str, str] | None) -> str:
+    """By its text, whoever has edited it and whatever its date says; "" when it is as it was deployed."""
+    at = f"at {value.date}, " if value.date > deployed else ""
+    if given is None or value.secret or name.startswith("-") or is_secret(name, value.value):
+        return f"was changed {at}after the last deploy, and is read" if at else ""
+    old = given.get(name)
+    if old == value.value:
+        return ""
+    was = "was not set" if old is None else f"was {old}"
+    since = f" (changed {at.removesuffix(', ')})" if at else ""
+    return f"is {value.value}, {was} in the last deploy{since}, and is read"
 
 
 def reach(name: str) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pdctl.errors import ConfigError
-from pdctl.fleet.check import chain, live, proof, risky, sides, unknown, values
+from pdctl.fleet.check import chain, live, proof, risky, secrets, sides, unknown, values
 from pdctl.fleet.check.finding import Finding, merged
+from pdctl.fleet.check.live import Given
 from pdctl.fleet.check.scope import Scope, fleet_scope, profile_scope
 from pdctl.fleet.model import Fleet
 from pdctl.fleet.profile import load_profile
 
 
-def check_profiles(fleet: Fleet, name: str | None = None, deployed: str = "") -> list[Finding]:
-    """Worst first. `deployed` is when a deploy last went through (live.problems).
+def check_profiles(
+    fleet: Fleet, name: str | None = None, deployed: str = "", given: Given | None = None
+) -> list[Finding]:
+    """Worst first. `deployed` is when a deploy last went through, `given` what it gave (live.problems).
 
-    ConfigError when there is no profile `name`, or a secret cannot be read.
+    ConfigError when there is no profile `name`.
     """
     used = dict.fromkeys(u.profile for u in fleet.units())
     if name is not None and not (fleet.paths.profiles / f"{name}.toml").exists():
@@ -31,8 +34,9 @@ def check_profiles(fleet: Fleet, name: str | None = None, deployed: str = "") ->
         scope = _scope(fleet, name, frozenset(broken))
         for kind in (unknown, values, sides, chain, risky):
             found += kind.problems(scope)
+        found += secrets.problems(fleet, scope)
         found += proof.problems(scope, fleet.name)
-        found += live.problems(scope, deployed)
+        found += live.problems(scope, deployed, given or {})
     return merged(found)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue.find import families_of, kind_of
 from pdctl.fleet.catalogue.variable import Variable
 from pdctl.fleet.command import arguments
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.problems import TomlFile
-from pdctl.fleet.profile import Profile, Value, engine_env
+from pdctl.fleet.profile import Profile, Value, engine_env, plain_env
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,7 @@ class Scope:
 
 
 def fleet_scope(fleet: Fleet, without: frozenset[str] = frozenset()) -> Scope:
-    """The whole fleet; units of the profiles in `without`, which cannot be read, are left out.
-
-    ConfigError when a secret cannot be read.
-    """
+    """The whole fleet; units of the profiles in `without`, which cannot be read, are left out."""
     file = TomlFile(fleet.path)
     units = {u.name: _unit(fleet, u, file) for u in fleet.units() if u.profile not in without}
     router = units.get(fleet.router.name)
@@ -106,11 +104,14 @@ def profile_scope(profile: Profile) -> Scope:
 
 
 def _unit(fleet: Fleet, unit: Engine | Router, file: TomlFile) -> Unit:
-    values = engine_env(fleet, unit)
+    try:
+        values = engine_env(fleet, unit)
+    except ConfigError:
+        values = plain_env(fleet, unit)  # a secret that cannot be had is a finding of its own
     if unit.kind != "bundled":
         values = {env: value for env, value in values.items() if not env.startswith("PD_")}
         keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
-        place = f"{fleet.path.name}:{file.line(*keys, 'command')}"
+        place = f"{fleet.path}:{file.line(*keys, 'command')}"
         values |= {
             flag: Value(flag, text, unit.role, "An argument of its command.", place)
             for flag, text in arguments(unit.spec.command or ()).items()

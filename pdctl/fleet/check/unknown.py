@@ -41,7 +41,9 @@ def _of(unit: Unit, value: Value, family: Family) -> Iterator[Finding]:
         return
     if near := resembles(name):
         do = f"Did you mean {near}?"
-        yield Finding("warning", "unknown", name, f"is no variable of {family.about}", do, value.place, units)
+        says = f"is no variable of {family.release}"
+        yield Finding("warning", "unknown", name, says, do, value.place, units)
     elif family.names is not None:
-        do = "Keep it only if the build that you run reads it."
-        yield Finding(level, "unknown", name, f"is no variable of {family.about}", do, value.place, units)
+        do = "Another release or a fork may have it: keep it only if the build that you run reads it."
+        says = f"is no variable of {family.release}, whose names pdctl has"
+        yield Finding(level, "unknown", name, says, do, value.place, units)

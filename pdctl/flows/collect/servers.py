@@ -72,6 +72,7 @@ def _expected(fleet: Fleet, unit: Engine | Router) -> dict[str, str] | Missing:
     try:
         given = {name: value.value for name, value in engine_env(fleet, unit).items()}
     except PdctlError as error:
-        return Missing(error.message)
+        said = " ".join([error.message, *error.details, error.hint]).strip()
+        return Missing(said.replace(f"{fleet.dir}/", ""))
     read = {name: text for name, text in given.items() if name.startswith(OURS)}
     return shown({n: t for n, t in read.items() if not (is_foreign(unit) and n.startswith("PD_"))})

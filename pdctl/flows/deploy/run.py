@@ -7,8 +7,11 @@ that serve are then left alone: what one cell has just failed with is not given 
 
 from __future__ import annotations
 
+from typing import Any
+
 from pdctl.errors import LockedError, PdctlError
 from pdctl.exits import Exit
+from pdctl.fleet.secret import is_secret
 from pdctl.flows.deploy import places
 from pdctl.flows.deploy.back import NothingBefore, last_good, put_back
 from pdctl.flows.deploy.group import Group
@@ -20,8 +23,22 @@ from pdctl.plan.run import run_steps
 from pdctl.plan.step import make_plan
 from pdctl.remote.journal import Journal
 
+# What units were given, each kind once, without secrets: `profile check` says what differs from it.
+Given = list[dict[str, Any]]
+
 AGAIN = "Correct what failed, then run `pdctl deploy` again; `pdctl diagnose` looks at what serves now."
 _WELL = (State.SAME, State.DONE)
+
+
+def _values(deploy: Deploy) -> Given:
+    """None of a rollback: a record does not say which of its values are secrets."""
+    if deploy.verb != "deploy":
+        return []
+    made: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for unit in (u for group in deploy.groups for u in group.units):
+        plain = {n: t for n, t in unit.env.items() if n not in unit.secret and not is_secret(n, t)}
+        made.setdefault(tuple(sorted(plain.items())), []).append(unit.name)
+    return [{"units": names, "env": dict(env)} for env, names in made.items()]
 
 
 def apply_deploy(deploy: Deploy, journal: Journal) -> Outcome:
@@ -41,7 +58,7 @@ def apply_deploy(deploy: Deploy, journal: Journal) -> Outcome:
             ended = "done" if outcome.exit is Exit.OK else "failed"
             if ended == "done":
                 places.ended(fleet, journal)
-                journal.note("deployment", id=deploy.ways.author.id)
+                journal.note("deployment", id=deploy.ways.author.id, values=_values(deploy))
         finally:
             note = hooks.after(deploy.verb, ended)
     outcome.notes += [note] if note else []

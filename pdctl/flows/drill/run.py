@@ -9,6 +9,7 @@ from dataclasses import replace
 from pdctl.bundle.read import facts_of
 from pdctl.diagnose.report import Report, make
 from pdctl.errors import DeadlineError, PdctlError
+from pdctl.fleet.model import Engine
 from pdctl.flows import admin
 from pdctl.flows.canary import router_canary
 from pdctl.flows.collect.run import collect
@@ -18,7 +19,7 @@ from pdctl.flows.drill.kind import Drill, Scene, news
 from pdctl.flows.drill.requests import Requests
 from pdctl.flows.drill.score import Board, Row
 from pdctl.flows.foreign import is_foreign
-from pdctl.flows.recovery.record import write
+from pdctl.flows.recovery.record import path, write
 from pdctl.flows.recovery.restore import restore
 from pdctl.flows.serving import need_serving
 from pdctl.flows.waiting import until
@@ -51,8 +52,30 @@ def run(
     restored = restore(ctx)
     board = Board(fleet.name, restored=restored.done, left_alone=restored.left)
     need_serving(ctx, "to drill")
+    try:
+        _all(ctx, drills, (prefill, decode, chosen), board)
+    except KeyboardInterrupt:
+        if path(fleet).exists():
+            raise
+        _stopped(board)
+    return board
+
+
+def _stopped(board: Board) -> None:
+    """What is true behind an interrupt that has left nothing to put back."""
+    board.stopped = "what was played is undone"
+    row = board.rows[-1] if board.rows else Row("")
+    if (row.evidence or row.put_back) and row.undone is None:
+        board.stopped += f"; whether everything serves again behind {row.name} was not seen: `pdctl diagnose`"
+    if row.took is None and not row.skipped and not row.wrong:
+        row.skipped = "it was interrupted"
+
+
+def _all(
+    ctx: Context, drills: Sequence[Drill], on: tuple[Engine, Engine, Engine | None], board: Board
+) -> None:
     for drill in drills:
-        scene = Scene(ctx, prefill, decode, chosen, Requests(ctx))
+        scene = Scene(ctx, *on, Requests(ctx))
         row = Row(drill.name, drill.subject(scene).name, within=drill.within, spares=drill.spares)
         board.rows.append(row)
         row.skipped = drill.cannot(scene)
@@ -63,7 +86,6 @@ def run(
             ctx.say(f"{drill.name}: {'; '.join(row.wrong)}")
             if row.undone is None:
                 break  # nothing more is broken on a fleet that is not whole
-    return board
 
 
 def _play(scene: Scene, drill: Drill, row: Row) -> None:

@@ -43,19 +43,23 @@ class Row:
 
 @dataclass
 class Board:
-    """`restored` is what an interrupted earlier run had left."""
+    """`restored` is what an interrupted earlier run had left; `stopped` what stands behind an interrupt of
+    this one, "" without one."""
 
     fleet: str
     rows: list[Row] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
     left_alone: list[str] = field(default_factory=list)
+    stopped: str = ""
 
     @property
     def ok(self) -> bool:
-        return all(row.ok for row in self.rows)
+        return not self.stopped and all(row.ok for row in self.rows)
 
     @property
     def exit(self) -> Exit:
+        if self.stopped:
+            return Exit.INTERRUPTED
         return Exit.OK if self.ok else Exit.FINDINGS
 
     def document(self) -> dict[str, Any]:
@@ -67,4 +71,5 @@ class Board:
             "drills": [row.document() for row in self.rows],
             "restored": self.restored,
             "left_alone": self.left_alone,
+            "stopped": self.stopped,
         }

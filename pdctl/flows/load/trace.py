@@ -63,7 +63,8 @@ def _number(row: dict[str, Any], key: str, where: str, low: float, high: float) 
     value = row.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         said = "is missing" if key not in row else f"is {value!r}"
-        raise ConfigError("load_trace", f'{where}: "{key}" {said}; it is a number of {low:g} to {high:g}.')
+        span = f"{low:.10g} to {high:.10g}"
+        raise ConfigError("load_trace", f'{where}: "{key}" {said}; it is a number of {span}.')
     return float(value)
 
 

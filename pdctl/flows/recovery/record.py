@@ -56,7 +56,7 @@ class Record:
 
 
 def path(fleet: Fleet) -> Path:
-    return fleet.paths.state / "recovery.json"
+    return fleet.paths.recovery
 
 
 def keep(target: Path, document: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import httpx
 
 from pdctl.errors import DeadlineError
-from pdctl.fleet.chain import INFLIGHT
+from pdctl.fleet.chain import INFLIGHT, TRANSFER
 from pdctl.fleet.model import Engine
+from pdctl.fleet.place import place
 from pdctl.flows import admin
 from pdctl.flows.context import Context
 from pdctl.flows.drill.points import arm
@@ -44,7 +46,8 @@ class Check:
 class Proof:
     """`fired_after` is the victim's dwell in the prefill's own words, None when nothing fired.
 
-    `decode` is "" where none took part; `watchdog` is the variable that sets the one that was watched.
+    `decode` is "" where none took part; `watchdog` is the variable that sets the one that was watched. `why`
+    says of a check that failed what it comes of and what to do, where that is known.
     """
 
     prefill: str
@@ -54,10 +57,16 @@ class Proof:
     victim: str
     checks: tuple[Check, ...]
     watchdog: str = INFLIGHT
+    why: str = ""
 
     @property
     def ok(self) -> bool:
         return all(check.ok is not False for check in self.checks)
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the checks that were not met."""
+        return [check.name for check in self.checks if check.ok is False]
 
 
 def fired(state: dict[str, Any]) -> int:
@@ -185,7 +194,20 @@ def prove(ctx: Context, prefill: Engine, decode: Engine, value: float) -> Proof:
         _in_time(dwell, value),
         _logged(ctx, prefill, id),
     ]
-    return Proof(prefill.name, decode.name, value, dwell, id, tuple(checks))
+    why = why_not(ctx, prefill, state, checks)
+    return Proof(prefill.name, decode.name, value, dwell, id, tuple(checks), why=why)
+
+
+def why_not(ctx: Context, prefill: Engine, state: dict[str, Any], checks: Sequence[Check]) -> str:
+    """What a prefill in legacy-bootstrap mode leaves out, and how to leave the mode; "" where all is well, or
+    for another reason."""
+    if all(check.ok for check in checks) or not state.get("legacy_bootstrap"):
+        return ""
+    at = place(ctx.fleet, "cells", prefill.cell, "engines", prefill.name, "legacy_bootstrap")
+    return (
+        f"{prefill.name} runs in legacy-bootstrap mode and tells decode of no failure, so that clients wait "
+        f"until decode's own {TRANSFER}; take legacy_bootstrap out at {at}, `pdctl deploy`, then verify again"
+    )
 
 
 def _settled(ctx: Context, pair: tuple[Engine, Engine], free: dict[str, int]) -> str:

@@ -44,7 +44,7 @@ class TuneReport:
 
     `again` are the proofs after the value was applied. `left_alone` is what somebody changed behind such a
     run or this one, `unvouched` why a watchdog that was seen to fire is not recorded as verified, `notes`
-    what else is left to do.
+    what else is left to do, `stopped` what stands behind an interrupt, "" without one.
     """
 
     profile: str
@@ -61,16 +61,20 @@ class TuneReport:
     put_back: list[str] = field(default_factory=list)
     left_alone: list[str] = field(default_factory=list)
     unvouched: str = ""
+    stopped: str = ""
     notes: list[str] = field(default_factory=list)
     evidence: str = ""
 
     @property
     def ok(self) -> bool:
         refused = self.proposal is not None and self.proposal.value is None
-        return not refused and not self.unvouched and all(p.ok for p in (*self.proofs, *self.again))
+        whole = not refused and not self.unvouched and not self.stopped
+        return whole and all(p.ok for p in (*self.proofs, *self.again))
 
     @property
     def exit(self) -> Exit:
+        if self.stopped:
+            return Exit.INTERRUPTED
         return Exit.OK if self.ok else Exit.FINDINGS
 
     def document(self) -> dict[str, Any]:
@@ -94,6 +98,7 @@ class TuneReport:
             "put_back": self.put_back,
             "left_alone": self.left_alone,
             "unvouched": self.unvouched,
+            "stopped": self.stopped,
             "notes": self.notes,
             "evidence": self.evidence,
         }

@@ -24,6 +24,7 @@ from pdctl.flows.tune.proof import FAULT, Proof, prove
 from pdctl.flows.tune.proposal import Proposal, chain, propose, reasons
 from pdctl.flows.tune.report import Options, TuneReport, kept
 from pdctl.flows.tune.restarts import measure_restarts
+from pdctl.flows.tune.stopped import to_its_end
 
 _TEST_LEAST = 3.0
 
@@ -51,17 +52,20 @@ def run(ctx: Context, options: Options) -> TuneReport:
         need_in_force(ctx, name, report.present)
     if question := _question(fleet, options):
         options.confirm(question)
+    return to_its_end(fleet, report, lambda: _go(ctx, options, report, numbers))
+
+
+def _go(ctx: Context, options: Options, report: TuneReport, numbers: dict[str, float]) -> None:
     if not options.verify:
         _measure(ctx, options, report, numbers)
         if options.measure_only or report.proposal is None or report.proposal.value is None:
-            return kept(fleet, report)
+            return
     report.proofs = _drill(ctx, report)
-    kept(fleet, report)
+    kept(ctx.fleet, report)
     if report.ok and options.apply and report.proposal is not None:
         _apply(ctx, options, report, report.proposal)
     if report.ok and report.proofs and (options.verify or report.applied):
         _vouch(ctx, report, _applied_value(report))
-    return kept(fleet, report)
 
 
 def _question(fleet: Fleet, options: Options) -> str:

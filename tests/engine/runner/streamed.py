@@ -29,8 +29,10 @@ class Replayed(SerialStreams):
     captures = True
 
 
-def runner_on(folder: Path, backend: Streams | None = None, max_running: int = 5) -> ModelRunner:
-    tuning = On(max_running=max_running, backend=backend or SerialStreams())
+def runner_on(
+    folder: Path, backend: Streams | None = None, max_running: int = 5, graphs: bool = True
+) -> ModelRunner:
+    tuning = On(max_running=max_running, graphs=graphs, backend=backend or SerialStreams())
     return ModelRunner(
         folder,
         dtype="float32",

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.core.settings import Settings
 from engine.core.types import Batch, Slice
-from engine.runner import ModelRunner
+from engine.runner import ModelRunner, Tuning
 from engine.runner.graphs import DecodeRows, sizes
 from tests.engine.models.deepseek import build_deepseek, one_thread  # noqa: F401
 from tests.engine.models.tiny import build
@@ -165,6 +166,19 @@ def test_what_cannot_be_captured_runs_eagerly_and_says_so_once(
     assert line == f"Decode steps are not captured as graphs, and cost more of the CPU: {said}"
     slices = prompts(runner, (4,))
     assert run(runner, next_step(slices, run(runner, slices))).isfinite().all()
+
+
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_a_capture_that_is_switched_off_is_none_and_is_said(
+    folder: Path, caplog: pytest.LogCaptureFixture, value: str
+) -> None:
+    on = Tuning.of(Settings.from_env({"PD_DECODE_GRAPHS": value}), max_running=4).graphs
+    runner = runner_on(folder, Replayed(), graphs=on)
+    with caplog.at_level(logging.WARNING, "pdctl.engine"):
+        runner.prepare()
+    assert (runner._graphs is not None) is on is (value == "1")
+    said = "Decode steps are not captured as graphs, and cost more of the CPU: PD_DECODE_GRAPHS is 0."
+    assert [record.getMessage() for record in caplog.records] == [said] * (not on)
 
 
 def test_a_cpu_has_nothing_to_capture_and_nothing_to_say(

@@ -13,7 +13,7 @@ from kernels.ops.splits import LEAST_TARGET, MOST_TARGET
 from kernels.streams.serial import SerialStreams
 from pdctl.fleet.catalogue import known
 
-TARGET, OVERLAP = BY_NAME["target_ctas"], BY_NAME["overlap"]
+TARGET, OVERLAP, GRAPHS = BY_NAME["target_ctas"], BY_NAME["overlap"], BY_NAME["graphs"]
 
 
 def test_the_range_that_everybody_knows_is_the_kernels_own() -> None:
@@ -31,6 +31,7 @@ def test_the_range_that_everybody_knows_is_the_kernels_own() -> None:
         (TARGET.env, "many", "not a whole number of CTAs"),
         (OVERLAP.env, "2", "not 0 or 1"),
         (OVERLAP.env, "on", "not 0 or 1"),
+        (GRAPHS.env, "2", "not 0 or 1"),
     ],
 )
 def test_what_is_out_of_range_is_a_sentence_here_and_in_profile_check(
@@ -42,8 +43,8 @@ def test_what_is_out_of_range_is_a_sentence_here_and_in_profile_check(
     assert known()[env].problem(value)
 
 
-def test_both_are_read_at_start() -> None:
-    for setting in (TARGET, OVERLAP):
+def test_all_are_read_at_start() -> None:
+    for setting in (TARGET, OVERLAP, GRAPHS):
         with pytest.raises(ConfigError, match="restart"):
             Settings.from_env({}).set(setting.name, setting.low, 0.0)
 

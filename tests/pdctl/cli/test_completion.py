@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from pdctl.cli.words.names import KINDS
 from pdctl.diagnose.rules import CATALOGUE
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.remote.journal import Call, Journal
-from tests.docs.words import FREE
+from tests.docs.words import FREE, WITH
 from tests.docs.words import KINDS as PARAMETERS
 from tests.pdctl.models import model_folder
 
@@ -95,6 +96,36 @@ def test_bash_completes_verbs_options_and_every_kind_of_name(folder: Path, scrip
     assert tab(bash, "rollback", "") == ["20260101-000000-abcd"]
     assert tab(bash, "profile", "bisect", "a", "b", "--check", "t") == ["tokens"]
     assert tab(bash, "drill", "run", "lose-") == ["lose-want", "lose-done"]
+
+
+def test_an_option_changes_what_an_argument_is_wherever_it_stands(folder: Path) -> None:
+    with Journal(folder / ".pdctl" / "journal.db", Call("deploy", ("deploy",))) as journal:
+        journal.note("deployment", id="20260101-000000-abcd")
+    assert offered("restart", "--co", "") == ["a"] and offered("restart", "--yes", "--co", "") == ["a"]
+    # A cell too while none of the options is there: --co may follow.
+    assert offered("restart", "--yes", "")[0] == "prefill-0" and offered("restart", "")[-1] == "a"
+    table = json.loads(TABLE.read_text())
+    assert list(candidates(table, ["restart"], ["", "--co"])) == ["a"]
+    assert offered("history", "") == [journal.id] and offered("rollback", "") == ["20260101-000000-abcd"]
+    for words in (
+        ("history", "--host", "local"),
+        ("history", "--host=local"),
+        ("history", "--prune", "3"),
+        ("rollback", "--list"),
+        ("drill", "run", "--all"),
+    ):
+        assert offered(*words, "") == []
+    assert offered("drill", "run", "lose-want", "")[0] == "stall-transfer"
+    assert offered("profile", "set", "default", "PD_KV_CHECKSUM=1", "")[0].startswith("PD_")
+    assert set(WITH) == {
+        f"{path} {option}" for path, node in nodes(table, "") for option in node.get("with", {})
+    }
+
+
+def nodes(node: dict, path: str) -> Iterator[tuple[str, dict]]:
+    yield path, node
+    for name, verb in node.get("verbs", {}).items():
+        yield from nodes(verb, f"{path} {name}".strip())
 
 
 def test_what_profile_diff_compares_is_offered_by_its_kind(folder: Path, scripts: dict[str, Path]) -> None:

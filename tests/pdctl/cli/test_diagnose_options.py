@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,33 @@ def test_only_a_certain_remedy_that_acts_is_run() -> None:
     assert any("to tell:" in line for line in unsure.value.details)
     with pytest.raises(PdctlError, match="is no command of pdctl"):
         command_of(judge_bundle(ROOT / "E" / "E7"))
+
+
+def test_a_profile_with_an_error_is_a_finding_with_its_line(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = fleet / "profiles" / "default.toml"
+    lines = path.read_text().splitlines()
+    number = next(n for n, line in enumerate(lines) if line.startswith("value = "))
+    lines[number] = 'value = "ninety"'
+    path.write_text("\n".join(lines))
+    capsys.readouterr()
+    main(["--json", "diagnose"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (told,) = [f for f in findings if f["code"] == "PD123"]
+    assert f"profiles/default.toml:{number + 1}" in told["summary"]
+    assert {"prefill-0", "decode-0", "router"} <= set(told["touches"])
+
+
+def test_a_remedy_for_a_person_says_what_to_do_and_why_pdctl_does_not() -> None:
+    report = judge_bundle(STALE)
+    lead = report.verdict.findings[0]
+    stopped = replace(lead.finding, code="PD202", remedy="kill -CONT 12 13")
+    verdict = replace(report.verdict, findings=(replace(lead, finding=stopped),))
+    with pytest.raises(PdctlError) as told:
+        command_of(replace(report, verdict=verdict))
+    assert told.value.hint == "It is for a person: kill -CONT 12 13"
+    assert any("pdctl does not run that" in line for line in told.value.details)
 
 
 def test_fix_on_a_fleet_that_is_down_asks_first(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,36 @@ entry.run = lambda args: asyncio.run(look())
 sys.exit(entry.main([]))
 """
 
+# One that is broken off where a client's connections are open: it is collected when no loop runs any more.
+OPEN = """
+import asyncio, sys, time, types
+import pdctl.__main__ as entry
+
+class Client:
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *error):
+        asyncio.get_running_loop()
+
+@types.coroutine
+def answer():
+    yield
+
+async def ask():
+    async with Client():
+        await answer()
+
+def run(args):
+    asking = ask()
+    asking.send(None)
+    print("looking", flush=True)
+    time.sleep(60)
+
+entry.run = run
+sys.exit(entry.main([]))
+"""
+
 
 def until(check: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + 30.0
@@ -141,9 +171,10 @@ def test_a_signal_with_nobody_reading_progress_still_cleans_up(
     assert process.stdout.read() == b"put back\n"
 
 
-def test_an_interrupt_in_the_middle_of_a_look_shows_no_traceback() -> None:
+@pytest.mark.parametrize("program", [LOOK, OPEN], ids=["tasks", "connections"])
+def test_an_interrupt_in_the_middle_of_a_look_shows_no_traceback(program: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", LOOK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "looking\n"

@@ -11,7 +11,7 @@ from pdctl.__main__ import main
 from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.offered import offered
-from pdctl.fleet.profile import load_profile, profile_names
+from pdctl.fleet.profile import engine_env, load_profile, profile_names
 from pdctl.fleet.shipped import shipped_text
 from pdctl.flows.deployed import last_deploy
 from pdctl.remote.journal import Journal
@@ -26,7 +26,9 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_check_says_where_what_and_what_to_do(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_says_where_what_and_what_to_do(
+    fleet: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     capsys.readouterr()
     assert main(["profile", "check"]) == Exit.OK
     assert capsys.readouterr().out == "demo: nothing is wrong with its values.\n"
@@ -37,7 +39,7 @@ def test_a_check_says_where_what_and_what_to_do(fleet: Path, capsys: pytest.Capt
     line = path.read_text().splitlines().index("[values.UCX_TSL]") + 1
     assert main(["profile", "check", "default"]) == Exit.FINDINGS
     assert capsys.readouterr().out == (
-        f"warning {path}:{line}: UCX_TSL is no variable of UCX. [prefill-0, decode-0]\n"
+        f"warning profiles/default.toml:{line}: UCX_TSL is no variable of UCX 1.23.0. [prefill-0, decode-0]\n"
         "        Did you mean UCX_TLS?\n"
         "default: 1 warning.\n"
     )
@@ -45,6 +47,47 @@ def test_a_check_says_where_what_and_what_to_do(fleet: Path, capsys: pytest.Capt
     (found,) = json.loads(capsys.readouterr().out)["findings"]
     assert found["place"] == f"{path}:{line}" and found["units"] == ["prefill-0", "decode-0"]
     assert main(["profile", "check", "defualt"]) == Exit.USAGE
+    # A path is one from where the operator stands.
+    for folder, shown in ((fleet.parent, f"{fleet.name}/profiles/default.toml"), (fleet / "model", path)):
+        monkeypatch.chdir(folder)
+        capsys.readouterr()
+        assert main(["--fleet", str(fleet), "profile", "check"]) == Exit.FINDINGS
+        assert capsys.readouterr().out.startswith(f"warning {shown}:{line}: UCX_TSL")
+
+
+def test_a_missing_secret_is_one_finding_among_the_others_and_a_deploy_is_refused(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a profile; of a unit's own file that the fleet file names in test_check.py."""
+    path = fleet / "profiles" / "default.toml"
+    rows = """
+[values.HF_TOKEN]
+secret = "hf.env"
+side = "both"
+reason = "weights are private"
+
+[values.UCX_TSL]
+value = "tcp"
+side = "both"
+reason = "no rdma"
+"""
+    path.write_text(path.read_text() + rows)
+    line = path.read_text().splitlines().index("[values.HF_TOKEN]") + 1
+    capsys.readouterr()
+    assert main(["profile", "check"]) == Exit.FINDINGS
+    assert capsys.readouterr().out == (
+        f"error   profiles/default.toml:{line}: HF_TOKEN cannot be had: the secrets hf.env cannot be read: "
+        "No such file or directory. [prefill-0, decode-0]\n"
+        "        A deploy is refused until then: a file of lines NAME=VALUE, mode 0600, "
+        "beside the fleet file.\n"
+        f"warning profiles/default.toml:{line + 5}: UCX_TSL is no variable of UCX 1.23.0. "
+        "[prefill-0, decode-0]\n"
+        "        Did you mean UCX_TLS?\n"
+        "demo: 1 error, 1 warning.\n"
+    )
+    for words in (["deploy", "--plan"], ["deploy", "--yes"]):
+        assert main(words) == Exit.USAGE
+        assert f"profiles/default.toml:{line}: the secrets hf.env cannot be read" in capsys.readouterr().err
 
 
 def test_what_is_changed_after_a_deploy_is_not_what_runs(
@@ -70,6 +113,28 @@ def test_what_is_changed_after_a_deploy_is_not_what_runs(
     )
     assert main(["profile", "show"]) == Exit.OK
     assert f"{value.date} by {me().name}" in capsys.readouterr().out
+
+
+def test_a_value_edited_by_hand_is_told_from_what_the_last_deploy_gave(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without any date, and of the units that were deployed with another."""
+    loaded = load_fleet(fleet)
+    env = {n: v.value for n, v in engine_env(loaded, loaded.engine("decode-0")).items()}
+    with Journal(fleet / ".pdctl" / "journal.db", "deploy") as journal:
+        old = {**env, "PD_RANK_TIMEOUT": "21"}
+        journal.note("deployment", id="1", values=[{"units": ["prefill-0", "decode-0"], "env": old}])
+        journal.note("deployment", id="2", values=[{"units": ["decode-0"], "env": env}])
+    capsys.readouterr()
+    assert main(["profile", "check"]) == Exit.FINDINGS
+    path = fleet / "profiles" / "default.toml"
+    line = path.read_text().splitlines().index("[values.PD_RANK_TIMEOUT]") + 1
+    assert capsys.readouterr().out == (
+        f"warning profiles/default.toml:{line}: PD_RANK_TIMEOUT is {env['PD_RANK_TIMEOUT']}, was 21 in the "
+        "last deploy, and is read at start. [prefill-0]\n"
+        "        What runs has the old value, and --live cannot reach it: `pdctl deploy`.\n"
+        "demo: 1 warning.\n"
+    )
 
 
 def test_an_argument_of_another_engine_cannot_be_set_live(

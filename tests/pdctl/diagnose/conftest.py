@@ -90,7 +90,7 @@ class Scene:
         self.reach: dict[str, Reach] = {}
         self.units: dict[str, Unit] = {}
         self.processes: dict[str, Process | Missing] = {}
-        self.expected: dict[str, dict[str, str]] = {}
+        self.expected: dict[str, dict[str, str] | Missing] = {}
         self.new_to_router: set[str] = set()
         self.hosts = [host()]
         self.run: str | Missing = ""

@@ -275,7 +275,7 @@ def test_a_timeout_that_a_dead_run_left_names_the_run(scene: Any) -> None:
 
 
 def test_the_recovery_record_tells_what_a_dead_run_left(tmp_path: Path) -> None:
-    paths = SimpleNamespace(journal=tmp_path / "journal.db", state=tmp_path)
+    paths = SimpleNamespace(journal=tmp_path / "journal.db", recovery=tmp_path / "recovery.json")
     ctx: Any = SimpleNamespace(fleet=SimpleNamespace(paths=paths))
     assert _left(ctx) is None, "nothing was left"
     with (

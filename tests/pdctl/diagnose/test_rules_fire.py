@@ -226,6 +226,10 @@ def by_hand(scene: Scene, leg: Any, peer: Any) -> None:
     scene.docs["prefill-0"]["peers"] = [peer("decode-0", since_age_s=5.0)]
 
 
+def profile_unread(scene: Scene, leg: Any, peer: Any) -> None:
+    scene.expected["decode-0"] = Missing("profiles/default.toml:6: must be a number of seconds.")
+
+
 CASES: dict[Make, tuple[str, str, set[str]]] = {
     lose_want: ("PD602", "Want was lost", set()),
     lose_early_want: ("PD602", "Want was lost", set()),
@@ -261,6 +265,11 @@ CASES: dict[Make, tuple[str, str, set[str]]] = {
     peers_apart: ("PD302", "does not reach prefill-0", {"PD502"}),
     clock: ("PD801", "The clock of h3 is -70.0 s from this machine", set()),
     disk: ("PD701", "/srv on local is full", set()),
+    profile_unread: (
+        "PD123",
+        "decode-0 should be started with cannot be told: profiles/default.toml:6",
+        set(),
+    ),
 }
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,19 @@ def test_a_running_process_with_its_child_and_variables(
     assert facts.environ["PD_DRAIN_TIMEOUT"] == "7" and facts.environ["SGLANG_X"] == "1"
     assert "SECRET" not in facts.environ
     assert facts.family == {parent.pid, facts.children[0].pid}
+
+
+def test_a_process_that_stays_stopped_is_told_from_one_stopped_by_turns(
+    parent: subprocess.Popen[str], tell: Tell
+) -> None:
+    os.kill(parent.pid, signal.SIGSTOP)
+    still = seen(tell, parent.pid)
+    assert (still.stopped, still.ran) == ((parent.pid,), ())
+    go_on = threading.Timer(0.8, os.kill, (parent.pid, signal.SIGCONT))  # the tool needs 0.3 s to start
+    go_on.start()
+    turns = seen(tell, parent.pid)
+    go_on.join()
+    assert (turns.stopped, turns.ran) == ((), (parent.pid,))
 
 
 def test_a_secret_is_shown_as_a_digest_that_can_be_compared(

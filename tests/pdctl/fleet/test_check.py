@@ -84,7 +84,7 @@ def look(tmp_path: Path, profiles: Path) -> Look:
             texts[file] = texts[file].replace(old, new, 1)
         for file, text in texts.items():
             (tmp_path / file).write_text(text)
-        return check_profiles(load_fleet(tmp_path / "fleet.toml"), name, deployed)
+        return check_profiles(load_fleet(tmp_path / "fleet.toml", secrets=False), name, deployed)
 
     return check
 
@@ -125,6 +125,15 @@ def test_an_argument_that_is_like_one_of_its_kind(kind: str, argument: str, near
         (DECODE, f'{DECODE}, NCCL_IB_HCAS = "x"', "warning", "unknown", "NCCL_IB_HCAS", "NCCL_IB_HCA?"),
         (DECODE, f'{DECODE}, NIXL_LOGLEVEL = "x"', "warning", "unknown", "NIXL_LOGLEVEL", "NIXL_LOG_LEVEL?"),
         (DECODE, f'{DECODE}, SGLANG_OWN_KNOB = "1"', "info", "unknown", "SGLANG_OWN_KNOB", "the build"),
+        (
+            DECODE,
+            f'{DECODE}, SGLANG_OWN_KNOB = "1"',
+            "info",
+            "unknown",
+            "OWN_KNOB",
+            "at 0bda0b168 (2026-08-20)",
+        ),
+        (DECODE, f'{DECODE}, UCX_TSL = "tcp"', "warning", "unknown", "UCX_TSL", "no variable of UCX 1.23.0"),
         (DECODE, f'{DECODE}, VLLM_RPC_TIMEOUT = "9"', "info", "unknown", "VLLM_RPC_TIMEOUT", "of vLLM"),
         ('"31000"]', '"31000", "--polcy", "random"]', "warning", "unknown", "--polcy", "mean --policy?"),
         ('"--page-size", "64"]', '"--page-sise", "64"]', "warning", "unknown", "--page-sise", "--page-size?"),
@@ -183,6 +192,12 @@ def test_a_problem_is_found_where_it_stands(
     file, _, number = found.place.rpartition(":")
     if found.name != "UCX_NET_DEVICES":
         assert (tmp_path / file).exists() and int(number) > 0
+
+
+def test_what_builds_of_the_deployment_read_is_not_called_unknown(look: Look) -> None:
+    """The profile's own names, and their cousins that earlier builds for SM120 read."""
+    own = [f'{name} = "1"' for name in ("SGLANG_SM120_TRITON_FLASHMLA", "SGLANG_SM120_MMA_FLASHMLA")]
+    assert look((DECODE, ", ".join([DECODE, *own])), (PREFILL, ", ".join([PREFILL, *own]))) == []
 
 
 def test_the_place_of_a_profiles_value_is_its_line(look: Look, tmp_path: Path) -> None:
@@ -289,6 +304,30 @@ def test_a_secret_is_named_by_its_file_and_seen_nowhere(
     assert check_profiles(fleet) == []
     set_value(profiles, "default", "PD_QUEUE_TIMEOUT", "200", "shorter", "me@here")
     assert 'secret = "hf.env"' in (profiles / "default.toml").read_text()
+
+
+def test_a_units_secrets_that_cannot_be_had_hide_nothing_else(look: Look, tmp_path: Path) -> None:
+    """No file, one that is open to others, a name that is not in it: each with the line that asks for it."""
+    own = ('"--page-size", "64"]', '"--page-size", "64", "--api-key", "{secret:KEY}"]\nsecrets = "own.env"')
+    other = (DECODE, f'{DECODE}, UCX_TSL = "tcp"')
+    keys = tmp_path / "own.env"
+    for text, mode, key, says in (
+        (None, 0o600, "secrets", "cannot be read: No such file"),
+        ("KEY=1\n", 0o644, "secrets", f"{keys} is open to others"),
+        ("OTHER=1\n", 0o600, "command", "needs the secret KEY"),
+    ):
+        if text is not None:
+            keys.write_text(text)
+            keys.chmod(mode)
+        found, unknown = look(own, other)
+        assert (found.kind, found.level, found.name, found.units) == ("secrets", "error", key, ("prefill-0",))
+        assert says in found.says and unknown.name == "UCX_TSL"
+        asks = 'secrets = "own.env"' if key == "secrets" else "command = "
+        assert found.place == f"{tmp_path / 'fleet.toml'}:{line(tmp_path / 'fleet.toml', asks)}"
+        with pytest.raises(ConfigError):
+            load_fleet(tmp_path / "fleet.toml")
+    keys.write_text("KEY=1\n")
+    assert [found.name for found in look(own, other)] == ["UCX_TSL"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_the_fleet_file_wins_over_the_profile(write_fleet: Callable[..., Path]) 
     path = write_fleet(("port = 8103", 'port = 8103\nenv = { PD_HEARTBEAT_TIMEOUT = "7", UCX_TLS = "tcp" }'))
     fleet = load_fleet(path)
     env = engine_env(fleet, fleet.engine("decode-0"))
-    assert (env["PD_HEARTBEAT_TIMEOUT"].value, env["PD_HEARTBEAT_TIMEOUT"].origin) == ("7", "fleet.toml:23")
+    assert (env["PD_HEARTBEAT_TIMEOUT"].value, env["PD_HEARTBEAT_TIMEOUT"].origin) == ("7", f"{path}:23")
     assert env["UCX_TLS"].value == "tcp"
     assert engine_env(fleet, fleet.engine("prefill-0"))["PD_HEARTBEAT_TIMEOUT"].value == "5"
 
@@ -195,7 +195,7 @@ def test_a_fleet_whose_deadlines_are_out_of_order_is_refused_by_line(
         refuse_disorder(load_fleet(own))
     (line,) = caught.value.details
     assert line.startswith(
-        f"fleet.toml:23: {TRANSFER}=120 of decode-0 must be below {INFLIGHT}=120 of prefill-0: "
+        f"{own}:23: {TRANSFER}=120 of decode-0 must be below {INFLIGHT}=120 of prefill-0: "
     )
     assert f" The other is at {profiles / 'default.toml'}:" in line
 

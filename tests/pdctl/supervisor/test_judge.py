@@ -77,7 +77,7 @@ def bed(tmp_path: Path) -> Bed:
 
 
 PROGRESS = Progress(5, 0.1, None, 0.1, 10, 10)
-LATE = Counters({"inflight": 1}, {"kv_transfer_timeout": 1}, 5, 1, 0)
+LATE = Counters({"inflight": 1}, {"kv_transfer_timeout": 1}, 5, 1, 0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from pdctl.diagnose.rules.config import (
     pd120_changed,
     pd121_says_unfit,
     pd122_not_found_again,
+    pd123_profile_unreadable,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -39,4 +40,5 @@ RULES: tuple[Rule, ...] = (
     pd120_changed.RULE,
     pd121_says_unfit.RULE,
     pd122_not_found_again.RULE,
+    pd123_profile_unreadable.RULE,
 )

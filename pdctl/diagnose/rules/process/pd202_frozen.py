@@ -9,6 +9,8 @@ from pdctl.diagnose.facts import EngineView, Facts, RouterView
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
 from pdctl.diagnose.words import span
 from pdctl.facts.missing import Missing, known
+from pdctl.facts.probes.process import SECOND_LOOK
+from pdctl.facts.process import Process
 from pdctl.facts.unit import PORT_TAKEN, Unit
 
 _BEAT = 5.0  # a rank reports every second
@@ -23,13 +25,33 @@ def _heal(view: EngineView | RouterView) -> str:
 
 def _stopped(rule: Rule, view: EngineView | RouterView) -> Finding | None:
     process = view.member.process
-    if not known(process) or not process.stopped:
+    if not known(process) or not (process.stopped or process.ran):
         return None
+    if not process.stopped:
+        return _by_turns(rule, view, process)
     pids = " ".join(map(str, process.stopped))
     which = "it" if process.pid in process.stopped else "a rank of it"
-    evidence = [f"process state T (stopped): pid {pids}", f"HTTP: {view.reach}"]
+    evidence = [f"process state T (stopped): pid {pids} on {view.member.host}", f"HTTP: {view.reach}"]
     said = f"{view.name} is frozen: {which} was stopped by a signal and has not been continued."
     return rule.finding(view.name, said, evidence, f"kill -CONT {pids}")
+
+
+def _by_turns(rule: Rule, view: EngineView | RouterView, process: Process) -> Finding:
+    """It was stopped when it was looked at, and did not stay so: to continue it once more would not last."""
+    pids = " ".join(map(str, process.ran))
+    which = "it" if process.pid in process.ran else "a rank of it"
+    at = f"process state T (stopped) at the first look, running within {SECOND_LOOK:g} s"
+    evidence = [
+        f"{at}: pid {pids} on {view.member.host}",
+        f"HTTP: {view.reach}",
+    ]
+    said = f"{view.name} is stopped at times: {which} was stopped by a signal, and went on a moment later."
+    tests = [
+        Hypothesis("a CPU limiter or a debugger stops it by turns", "ps -eo pid,ppid,user,etime,args"),
+        Hypothesis("it was stopped once and has just been continued", f"ps -o pid,stat -p {pids}"),
+    ]
+    remedy = "end what stops it; kill -CONT would not last"
+    return rule.finding(view.name, said, evidence, remedy, severity=Severity.WARNING, hypotheses=tests)
 
 
 def _foreign(unit: Unit | Missing) -> bool:
@@ -142,12 +164,16 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What it looks like: the process is listed, its port accepts connections, a status page may even say
     Ready. Its peers lose their links a few seconds later, and requests on its edges end with peer_lost or
     wait for a deadline. Process state T is a SIGSTOP; a silent port with state R or S is a wedged loop.
+    A stopped process is watched for a moment: one that ran meanwhile is stopped by turns, as a CPU limiter
+    does.
 
     What else it could be: one long step is no freeze (the step counter and the time inside the step tell);
     a saturated decode makes steps (PD603); a refused connection is a process that is gone (PD201).
 
-    What to do: a stopped process continues with `kill -CONT PID`; otherwise restart its cell with
-    `pdctl restart --co`, which also proves that nothing of the old life is left.
+    What to do: a stopped process continues with `kill -CONT PID` on its host. pdctl does not run that: who
+    stopped it may be at work on it (a debugger, a core dump), and its unit may be about to replace it.
+    Otherwise restart its cell with `pdctl restart --co`, which also proves that nothing of the old life is
+    left.
     """
     views: list[EngineView | RouterView] = [*facts.engines]
     if known(facts.router):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from pdctl.diagnose.ends import ends
 from pdctl.diagnose.facts import Facts, peer_of
 from pdctl.diagnose.ledger import Entry, join
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import count, some, span
-from pdctl.facts.missing import known
 
 LOST = {
     "want": "decode asked for the pages and the prefill never saw it: the Want was lost",
@@ -20,22 +20,6 @@ LOST = {
     "peer": "the other side does not answer",
     "unseen": "no decode was looked at that could take them",
 }
-
-
-def _ends(facts: Facts, entry: Entry) -> str:
-    """Which deadline will end it, and when: the prefill's watchdog or decode's transfer deadline."""
-    prefill = entry.prefill_stage == "inflight"
-    decode = entry.decode_stage in ("preallocated", "transferring")
-    sides = ((entry.prefill, prefill, "inflight"), (entry.decode, decode, "transfer"))
-    ends: list[tuple[float, str]] = []
-    for name, waits, deadline in sides:
-        view = facts.engine(name or "")
-        state = view.state if view else None
-        if waits and state is not None and known(state) and deadline in state.timeouts:
-            limit = state.timeouts[deadline]
-            left = max(0.0, limit.value - entry.stage_age)
-            ends.append((left, f"; {limit.env} ({limit.value:g} s) ends it in about {span(left)}"))
-    return min(ends)[1] if ends else ""
 
 
 def _passes(facts: Facts, entry: Entry) -> bool:
@@ -59,7 +43,7 @@ def _line(facts: Facts, e: Entry) -> str:
     return (
         f"{e.id} room {e.room}: {e.stage} on {e.holder} for {span(e.stage_age)}{waits}{_pages(e)}; "
         + e.why
-        + _ends(facts, e)
+        + ends(facts, e)
     )
 
 

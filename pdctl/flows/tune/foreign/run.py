@@ -31,6 +31,7 @@ from pdctl.flows.tune.measure import Phase, Plan, plans
 from pdctl.flows.tune.proof import Proof
 from pdctl.flows.tune.proposal import Proposal, propose
 from pdctl.flows.tune.report import Options, TuneReport, kept
+from pdctl.flows.tune.stopped import to_its_end
 
 _SHORT = 10.0
 # The handshake's deadline over the watchdog's: it also covers the wait for memory on decode.
@@ -48,16 +49,21 @@ def run(ctx: Context, options: Options, restored: Restored) -> TuneReport:
     report.left_alone = restored.left
     report.notes = _without(fleet, pairs)
     options.confirm(_question(fleet, options, dogs))
+    return to_its_end(fleet, report, lambda: _go(ctx, options, report, pairs))
+
+
+def _go(
+    ctx: Context, options: Options, report: TuneReport, pairs: Mapping[str, tuple[Engine, Engine | None]]
+) -> None:
     if not options.verify:
         _measure(ctx, options, report)
     if options.measure_only or (report.proposal is not None and report.proposal.value is None):
-        return kept(fleet, report)
+        return
     report.proofs = _shown(ctx, options, report, pairs)
-    kept(fleet, report)
+    kept(ctx.fleet, report)
     if report.ok and options.apply and report.changes:
         _apply(ctx, options, report, pairs)
     _vouch(ctx, report)
-    return kept(fleet, report)
 
 
 def _pairs(fleet: Fleet) -> dict[str, tuple[Engine, Engine | None]]:

@@ -50,7 +50,7 @@ def test_agents_are_in_order_of_arrival_and_sizes_become_texts(tmp_path: Path) -
         ("{", "t.jsonl:2: it is no JSON"),
         ("[1]", "t.jsonl:2: it is no object"),
         ({"prompt": "a", "max_tokens": 1}, 't.jsonl:2: "at" is missing'),
-        ({"at": -1, "prompt": "a", "max_tokens": 1}, '"at" is -1; it is a number of 0 to'),
+        ({"at": -1, "prompt": "a", "max_tokens": 1}, '"at" is -1; it is a number of 0 to 10000000.'),
         ({"at": True, "prompt": "a", "max_tokens": 1}, '"at" is True'),
         ({"at": 0, "prompt": "a", "max_tokens": "many"}, "\"max_tokens\" is 'many'"),
         ({"at": 0, "max_tokens": 1}, '"prompt_tokens" is missing'),

@@ -1,0 +1,34 @@
+"""What a deploy gave its units, as `profile check` compares with it: values, and no secret."""
+
+from __future__ import annotations
+
+from pdctl.fleet.check.run import check_profiles
+from pdctl.flows.deployed import last_deploy, last_values
+from tests.pdctl.flows.conftest import Bench
+
+ROWS = """
+[values.HF_TOKEN]
+secret = "hf.env"
+side = "both"
+reason = "weights are private"
+"""
+
+
+def test_a_deploy_notes_what_it_gave_and_an_edit_behind_it_is_found(bench: Bench) -> None:
+    (bench.folder / "hf.env").write_text("HF_TOKEN=not-for-the-journal\n")
+    (bench.folder / "hf.env").chmod(0o600)
+    path = bench.fleet().paths.profiles / "default.toml"
+    path.write_text(path.read_text() + ROWS)
+    bench.deploy()
+    fleet = bench.fleet()
+    given = last_values(fleet)
+    assert set(given) == {"prefill-0", "decode-0", "router"}
+    assert "HF_TOKEN" not in given["decode-0"]
+    assert b"not-for-the-journal" not in fleet.paths.journal.read_bytes()
+    assert check_profiles(fleet, None, last_deploy(fleet), given) == []
+    old = given["decode-0"]["PD_RANK_TIMEOUT"]
+    head = "[values.PD_RANK_TIMEOUT]\nvalue = "
+    bench.edit(f'{head}"{old}"', f'{head}"{old}.5"', "profiles/default.toml")
+    (found,) = check_profiles(fleet, None, last_deploy(fleet), last_values(fleet))
+    assert found.says == f"is {old}.5, was {old} in the last deploy, and is read at start"
+    assert found.units == ("prefill-0", "decode-0")
