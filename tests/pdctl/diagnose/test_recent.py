@@ -218,7 +218,7 @@ def test_one_that_was_killed_before_a_start_or_a_stop_is_a_note(scene: Any, host
 def test_waits_for_places_in_a_peak_do_not_excuse_a_pinned_request(
     scene: Any, legs: Any, seconds: float, named: bool
 ) -> None:
-    """Twelve seconds are long, however long others waited; not where the writes of a transfer take seconds."""
+    """Twelve seconds are long, however long others waited; not where the writes of a room take seconds."""
     doc = scene.docs["prefill-0"]
     doc["dwell"]["recent"] = [[AT - 10.0, 15.0, "done"] for _ in range(40)]
     doc["counters"] |= {"transfers_ok": 10, "transfer_seconds": seconds}
