@@ -129,6 +129,7 @@ class Router:
             "admission": "open" if since is None else "held",
             "held": self.ledger.held,
             "hold_age_s": None if since is None else now - since,
+            "hold_limit_s": self.admission.limit,
             "engines": [engine_document(e, now) for e in self.pairs.engines.values()],
             "counters": self.ledger.counters(),
             "environ": {k: v for k, v in sorted(os.environ.items()) if k.startswith("PD_")},

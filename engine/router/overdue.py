@@ -8,7 +8,10 @@ from engine.router.ledger import Entry
 
 
 def _legs(entry: Entry) -> str:
-    legs = [f"{side} leg on {leg.engine} {leg.status}" for side, leg in entry.legs.items()]
+    legs = []
+    for side, leg in entry.legs.items():
+        flows = side == "decode" and entry.tokens_out and leg.status == "pending"
+        legs.append(f"{side} leg on {leg.engine} {'streaming' if flows else leg.status}")
     return ", ".join(legs) or ("it waited for another pair" if entry.attempts else "no leg yet")
 
 

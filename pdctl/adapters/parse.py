@@ -197,4 +197,5 @@ def router(d: Document, requests: Document | None, why_no_requests: str = "") ->
         environ=dict(d["environ"]),
         requests=Missing(why_no_requests) if requests is None else router_requests(requests),
         ended=() if requests is None else router_ended(requests),
+        hold_limit=d.get("hold_limit_s"),
     )

@@ -229,7 +229,8 @@ class Ended:
 
 @dataclass(frozen=True)
 class Router:
-    """`admission` is open or held; `hold_age` counts from the hold; `ended` are the newest that are over."""
+    """`admission` is open or held; `hold_age` counts from the hold, `hold_limit` is the longest that a
+    request is held now; `ended` are the newest that are over."""
 
     kind: str
     instance: str
@@ -247,6 +248,7 @@ class Router:
     environ: dict[str, str]
     requests: tuple[RouterRequest, ...] | Missing
     ended: tuple[Ended, ...] = ()
+    hold_limit: float | None = None
 
 
 @dataclass(frozen=True)

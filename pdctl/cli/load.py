@@ -28,7 +28,7 @@ from pdctl.render.load import View, show_load
 from pdctl.render.table import show_json
 
 _FAIL_ON = ("failed", "hung", "never")
-_AGENTS, _SECONDS = 4, 60.0
+_AGENTS, _SECONDS, _ROUNDS = 4, 60.0, 100_000
 
 Agents = Annotated[
     int | None, typer.Option(min=1, max=4096, help=f"Closed loop: so many at once (default {_AGENTS}).")
@@ -37,7 +37,10 @@ Rate = Annotated[
     float | None,
     typer.Option(min=0.001, max=1000, help="Open loop: so many agents arrive a second, by chance."),
 ]
-Rounds = Annotated[int, typer.Option(min=1, max=100_000, help="Most rounds of one agent.")]
+Rounds = Annotated[
+    int | None,
+    typer.Option(min=1, max=_ROUNDS, help="Most rounds of one agent (5; with --seconds as many as fit)."),
+]
 Seconds = Annotated[
     float | None, typer.Option(min=0.1, max=86400, help="No round begins later (60; a trace's own length).")
 ]
@@ -77,7 +80,7 @@ def command(
     ctx: typer.Context,
     agents: Agents = None,
     rate: Rate = None,
-    rounds: Rounds = 5,
+    rounds: Rounds = None,
     seconds: Seconds = None,
     seed: Seed = 0,
     tokens: Tokens = 16,
@@ -109,7 +112,7 @@ def command(
     shape = Shape(
         agents=agents or _AGENTS,
         seconds=_lasts(plan, deadline) if seconds is None else seconds,
-        rounds=rounds,
+        rounds=rounds or (5 if seconds is None else _ROUNDS),
         tokens=tokens,
         deadline=deadline,
         rate=rate or 0.0,

@@ -131,7 +131,8 @@ def _run(s: Session, options: Options, call: Call, lock_wait: float) -> Exit:
                 if report.stopped:
                     journal.ends("interrupted", report.stopped)
                 elif not report.ok:
-                    journal.ends("failed", f"not proved, see {report.evidence}")
+                    short = "too little was measured" if options.measure_only else "not proved"
+                    journal.ends("failed", f"{short}, see {report.evidence}")
         except (KeyboardInterrupt, PdctlError) as end:
             # Everything is done, and what came of it is still to be told.
             if report is None or not interrupts(end):

@@ -167,7 +167,8 @@ def _check(path: Path, wanted: str, what: str) -> None:
     found = _sha256(path)
     if found != wanted:
         message = f"{what} has digest {found[:16]}… and not the pinned {wanted[:16]}…"
-        raise PdctlError("digest_mismatch", message, "It was not used. Look at the index it came from.")
+        hint = "It was not used. Look at the index it came from."
+        raise PdctlError("digest_mismatch", message, hint, Exit.FINDINGS)
 
 
 def _convert(gguf: Path, out: Path) -> None:

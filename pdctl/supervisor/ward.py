@@ -236,8 +236,7 @@ class Ward:
                 self._tell("opened", case, text)
             return
         subject = case.cell or (leads[0].subject if leads else "fleet")
-        at = self._clock.wall()
-        case.incident = self._store.begin(case.cell, subject, codes, case.state, text, at)
+        case.incident = self._store.begin(case.cell, subject, codes, case.state, text, self._clock.wall())
         self._tell("opened", case, text)
 
     def _close(self, case: Case) -> None:

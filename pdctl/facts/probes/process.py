@@ -21,7 +21,7 @@ from pdctl.facts.probes.proc import (
 
 _MAPPED = 4  # ranks of one engine load the same
 STOPPED = "Tt"  # letters of processes that a signal or a tracer stopped
-SECOND_LOOK = 1.7  # how long they are watched; a verdict is due within three seconds
+SECOND_LOOK = 1.0  # how long they are watched; a verdict is due within three seconds
 _EVERY = 0.01
 OURS = (
     *("PD_", "UCX_", "NCCL_", "OMP_", "SGLANG_", "VLLM_"),

@@ -119,11 +119,22 @@ def unit_differences(before: UnitSpec | None, after: UnitSpec) -> list[str]:
         if old[key] == value or key == "inputs":
             continue
         if key == "argv":
-            gone = [w for w in old[key] if w not in value]
-            come = [w for w in value if w not in old[key]]
+            was, now = _flagged(old[key]), _flagged(value)
+            gone, come = [w for w in was if w not in now], [w for w in now if w not in was]
             lines.append(f"argv: {' '.join(gone) or '(nothing)'} -> {' '.join(come) or '(nothing)'}")
         elif key == "env":
             lines += [f"environment {line}" for line in env_differences(old[key], value)]
         else:
             lines.append(f"{key}: {old[key]} -> {value}")
     return lines or ["its inputs changed"]
+
+
+def _flagged(argv: Sequence[str]) -> list[str]:
+    """The words of a command line, each option together with the value that follows it."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1].startswith("--") and " " not in words[-1] and not word.startswith("-"):
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return words

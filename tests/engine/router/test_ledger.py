@@ -116,6 +116,7 @@ def test_idle_counts_from_the_last_sign_of_life_and_only_once_dispatched() -> No
     ledger.tokens(entry, 1, 95.0)
     total = overdue(entry, settings, 100.0)
     assert total is not None and total.code == "router_total_timeout"
+    assert "decode leg on d0 streaming" in total.message
 
 
 def test_a_wait_for_a_turn_that_an_engine_reports_is_no_silence() -> None:

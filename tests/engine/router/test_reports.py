@@ -34,7 +34,8 @@ def test_state_and_requests_have_the_shape_of_the_contract() -> None:
                 "open",
                 0,
             )
-            assert state["hold_age_s"] is None and len(state["incarnation"]) == 16
+            assert (state["hold_age_s"], state["hold_limit_s"]) == (None, 180.0)
+            assert len(state["incarnation"]) == 16
             prefill = state["engines"][0]
             assert 0 <= prefill.pop("last_ok_age_s") < 10
             assert prefill == {

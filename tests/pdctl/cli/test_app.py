@@ -165,7 +165,7 @@ def test_a_file_in_the_way_is_the_operators_to_move(fleet: Path, capsys: pytest.
     assert main(["down"]) == Exit.USAGE
     said = capsys.readouterr().err
     assert said.startswith("pdctl: The fleet's lock on local cannot be used, so nothing was changed: ")
-    assert f"{fleet / '.pdctl'}" in said and "Not a directory" in said
+    assert " .pdctl/host: Not a directory" in said
 
 
 def test_a_value_read_at_start_is_not_written_for_live(fleet: Path) -> None:

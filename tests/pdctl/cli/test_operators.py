@@ -61,7 +61,8 @@ def made(folder: Path) -> Iterator[Path]:
         assert main(["init", "--local", "--drill", "--model", str(folder / "model")]) == Exit.OK
         python, slow = folder / "python", folder / "slow"
         hang = f'while [ "$2" = install ] && [ -e {slow} ]; do sleep 0.1; [ -e {slow} ] || exit 1; done'
-        python.write_text(f'#!/bin/sh\n{hang}\nexec {sys.executable} {FAKE} "$@"\n')
+        fake = f'[ "$1 $2" = "-m engine" ] && exec {sys.executable} {FAKE} "$@"'
+        python.write_text(f'#!/bin/sh\n{hang}\n{fake}\nexec {sys.executable} "$@"\n')
         python.chmod(0o755)
         edit(folder, 'transport = "local"', f'transport = "local"\npython = "{python}"')
         yield folder

