@@ -178,6 +178,7 @@ class Demo:
         cells: Any = document["cells"]
         cells["a"]["engines"]["prefill-0"]["legacy_bootstrap"] = True
         self.file.write_text(tomlkit.dumps(document))
+        s.say("fleet.toml, [cells.a.engines.prefill-0]: legacy_bootstrap = true")
         s.pdctl("deploy", "--yes", quiet=True)
         s.pdctl("restart", "decode-0", "--yes")
         agents = self.agents(rounds=1).start()

@@ -196,12 +196,18 @@ _SERVERS = re.compile(r"sglang|vllm|dynamo|trtllm|mooncake|nixl|lmcache|\bengine
 
 
 def _programs(text: str, since: float) -> str:
-    """A list of processes (nine words, then the command) with the arguments of servers alone."""
+    """A list of processes (nine words, then the command): of servers whole, of all others the program's name,
+    which may lie in anybody's folder."""
     rows = (line.split(None, 9) for line in text.splitlines())
     kept = [
-        row if len(row) < 10 or _SERVERS.search(row[9]) else [*row[:9], row[9].split()[0]] for row in rows
+        row if len(row) < 10 or _SERVERS.search(row[9]) else [*row[:9], _named(row[9].split()[0])]
+        for row in rows
     ]
     return "".join(" ".join(row) + "\n" for row in kept)
+
+
+def _named(program: str) -> str:
+    return program.rpartition("/")[2] if program.startswith("/") else program
 
 
 _KEEP: dict[str, Callable[[str, float], str]] = {"dmesg.txt": _recent, "ps.txt": _programs}

@@ -122,11 +122,14 @@ def _ledger(ledger: Sequence[Entry]) -> str:
 
 def _subjects(report: Report) -> str:
     rows = []
+    shown = {e.name: e.state for e in report.facts.engines}
+    versions = {name: s.versions.get("engine", "") for name, s in shown.items() if known(s)}
     for party in report.facts.parties:
         unit = party.member.unit
         state = unit.state if known(unit) else ""
         told = party.traces
-        rows.append((party.name, party.role, party.member.host, state, told.kind, told.version, told.health))
+        version = told.version or versions.get(party.name, "")
+        rows.append((party.name, party.role, party.member.host, state, told.kind, version, told.health))
     return _table(("name", "role", "host", "unit", "kind", "version", "health"), rows)
 
 

@@ -66,6 +66,7 @@ def test_a_browser_draws_it(tmp_path: Path) -> None:
 def test_it_draws_how_deep_queues_were() -> None:
     text = page(judge_bundle(ROOT / "healthy" / "recorded-busy"))
     assert "Queue depth" in text and "router: requests" in text and "prefill-0: inflight" in text
+    assert "<td>bundled</td><td>0.1.0</td>" in text, "an engine's version is its own word"
 
 
 def test_the_depth_of_a_queue_counts_who_was_in_it() -> None:

@@ -1,4 +1,4 @@
-"""--since cuts a log at its lines, whether it came from a file or from the journal."""
+"""What is kept of a host: --since cuts a log at its lines, and of programs that serve nothing only names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from pdctl.facts.ask import Answers
 from pdctl.facts.collect import Gathered
-from pdctl.flows.collect.hosts import _logs
+from pdctl.flows.collect.hosts import _logs, _programs
 from pdctl.flows.collect.parties import Collection
 from pdctl.units.spec import UnitStatus
 
@@ -59,3 +59,17 @@ def test_stamps_without_a_zone_are_the_host_s_local_time(zone: int, kept: str) -
     """Where it is ahead of UTC more is kept rather than too little: some lines may be in UTC."""
     window = 3600.0 if zone < 0 else 1800.0
     assert collected(LOG, RUNNING, window, zone).startswith(kept)
+
+
+def test_of_programs_that_serve_nothing_only_the_name_is_kept() -> None:
+    when = "Thu Aug 20 11:00:00 2026"
+    rows = [
+        f"7 1 Sl 900 {when} /home/ann/x/bin/python -m sglang.launch_server --port 30000",
+        f"8 1 S 800 {when} /home/ann/secret-plan/bin/python train.py --key k3y",
+        f"9 2 I 0 {when} [kworker/0:1-events]",
+    ]
+    assert _programs("\n".join(rows), 0.0).splitlines() == [
+        rows[0],
+        f"8 1 S 800 {when} python",
+        rows[2],
+    ]
