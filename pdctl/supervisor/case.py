@@ -43,8 +43,9 @@ class Case:
     """`cell` is "" for what belongs to no cell. `incident` is the open incident's id, None while well.
 
     `done` are the actions of the last hour, `tried` those of the present incident, `would` what a dry
-    run has said of it. Nothing is begun before `not_before`, and what shows before `alone_until` is still of
-    the last action. `broken` is why the last co-restart stopped half way, with what it was done for.
+    run has said of it, `refused` how many tries in a row were refused. Nothing is begun before `not_before`,
+    and what shows before `alone_until` is still of the last action. `broken` is why the last co-restart
+    stopped half way, with what it was done for.
     """
 
     cell: str
@@ -54,6 +55,7 @@ class Case:
     done: list[Done] = field(default_factory=list)
     tried: list[Done] = field(default_factory=list)
     would: set[str] = field(default_factory=set)
+    refused: int = 0
     blind: str = ""
     said: str = ""
     not_before: float = 0.0
@@ -99,6 +101,7 @@ class Case:
         """The incident is over."""
         self.incident, self.tried, self.said, self.broken = None, [], "", None
         self.would.clear()
+        self.refused = 0
 
     def tries(self, act: Act, target: str) -> list[Done]:
         return [d for d in self.tried if (d.act, d.target) == (act, target)]

@@ -67,7 +67,7 @@ class History:
             for finer, tier in zip(self._tiers, self._tiers[1:], strict=False):
                 self._roll(finer, tier, at)
             for tier in self._tiers:
-                self._prune(tier, len(found))
+                self._prune(tier, len(found), at)
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -111,13 +111,13 @@ class History:
             (tier.every, begin, *span),
         )
 
-    def _prune(self, tier: Tier, subjects: int) -> None:
+    def _prune(self, tier: Tier, subjects: int, at: int) -> None:
+        """The newest up to now are kept; what a clock that was ahead has dated later goes first."""
         keep = max(1, min(tier.keep, ROWS // max(1, subjects)))
-        sql = "SELECT at FROM looks WHERE tier = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
-        oldest = self._db.execute(sql, (tier.every, keep)).fetchone()
-        if oldest is not None:
+        sql = "SELECT at FROM looks WHERE tier = ? ORDER BY at > ?, at DESC LIMIT -1 OFFSET ?"
+        for (gone,) in self._db.execute(sql, (tier.every, at, keep)).fetchall():
             for table in ("looks", "samples"):
-                self._db.execute(f"DELETE FROM {table} WHERE tier = ? AND at <= ?", (tier.every, oldest[0]))
+                self._db.execute(f"DELETE FROM {table} WHERE tier = ? AND at = ?", (tier.every, gone))
         if tier.every:
             return
         self._db.execute("DELETE FROM lives WHERE rowid <= (SELECT max(rowid) FROM lives) - ?", (LIVES,))

@@ -21,6 +21,7 @@ from pdctl.errors import ConfigError
 BUSY = 10.0  # seconds that a write waits for another process's write
 KEPT = 1000  # closed incidents, the newest
 MOMENTS = 200  # of one incident's timeline: the first ones and the newest
+ACTS = 200  # of one incident, the newest
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS incidents (id INTEGER PRIMARY KEY AUTOINCREMENT, opened REAL NOT NULL, closed REAL,
@@ -176,6 +177,8 @@ class Incidents:
         columns = "at, incident, action, target, outcome, detail"
         row = (at or time.time(), incident, action, target, outcome, detail)
         found = self._run(f"INSERT INTO actions ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", row)
+        older = "SELECT id FROM actions WHERE incident = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
+        self._run(f"DELETE FROM actions WHERE id IN ({older})", (incident, ACTS))
         return int(found[0]["id"])
 
     def ended(self, action: int, outcome: str, detail: str) -> None:
@@ -193,9 +196,10 @@ class Incidents:
         return next(map(_incident, self._run("SELECT * FROM incidents WHERE id = ?", (id,))), None)
 
     def actions(self, incident: int | None = None, last: int = 100) -> list[Action]:
-        """Of one incident, oldest first; of all, newest first."""
+        """The newest: of one incident in their order, of all the newest first."""
         if incident is not None:
-            rows = self._run("SELECT * FROM actions WHERE incident = ? ORDER BY id LIMIT ?", (incident, last))
+            newest = "SELECT * FROM actions WHERE incident = ? ORDER BY id DESC LIMIT ?"
+            rows = self._run(f"SELECT * FROM ({newest}) ORDER BY id", (incident, last))
         else:
             rows = self._run("SELECT * FROM actions ORDER BY id DESC LIMIT ?", (last,))
         return [Action(**{k: row[k] for k in Action.__dataclass_fields__}) for row in rows]

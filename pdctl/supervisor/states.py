@@ -74,6 +74,8 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 
 # Ill for less than this, seconds, is no fall: a busy machine answers late now and then.
 BRIEF = 10.0
+# Given up or flapping: nobody acts, and only a long calm or a person ends it.
+RESTING = (State.PERSON, State.FLAPPING)
 # In which an action may begin; in all others nothing is done.
 MAY_ACT = frozenset({State.ILL})
 

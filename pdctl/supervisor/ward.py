@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from pdctl.supervisor.case import Case, Done
+from pdctl.supervisor.adopt import adopt
+from pdctl.supervisor.case import Case
 from pdctl.supervisor.clock import Clock
 from pdctl.supervisor.decide import Decision, GivesUp, Waits, World, decide
 from pdctl.supervisor.incidents import Incidents, Moment
 from pdctl.supervisor.judge import FRONT, Seen, away, blind, cut_off, serves, suspicions, transfers, well
 from pdctl.supervisor.observation import EngineLook, Observation
 from pdctl.supervisor.policy import Act, NoticeKind, PolicyFile
-from pdctl.supervisor.states import MAY_ACT, Event, Machine, State
+from pdctl.supervisor.states import MAY_ACT, RESTING, Event, Machine, State
 
-# Given up or flapping: nobody acts, and only a long calm or a person ends it.
-RESTING = (State.PERSON, State.FLAPPING)
+# So many refused in a row, each wait twice the one before, is news for a person; the longest wait, seconds.
+_REFUSED, _LONGEST = 3, 1800.0
 
 
 @dataclass(frozen=True)
@@ -64,39 +65,11 @@ class Ward:
             self.cases[cell] = Case(cell, self._machine())
         for name in roster.roles:
             self.engines[name] = self._machine()
-        self._adopt()
+        adopt(self.cases, store, clock)
 
     def _machine(self) -> Machine:
         p = self.policy.supervisor
         return Machine(p.flaps, p.flap_window)
-
-    def _adopt(self) -> None:
-        """Go on where an earlier supervisor stopped: its incidents, and how often it has acted."""
-        now, wall = self._clock.now(), self._clock.wall()
-        for incident in self._store.recent(open_only=True):
-            case = self.cases.get(incident.cell)
-            if case is None or case.incident is not None:
-                self._store.close(incident.id, incident.state, "nothing of it is in the fleet file any more")
-                continue
-            case.incident = incident.id
-            if incident.state in RESTING:
-                case.machine.state, case.machine.since = State(incident.state), now
-            for action in self._store.actions(incident.id):
-                if action.outcome == "running":
-                    self._store.ended(action.id, "cut-off", "the supervisor ended meanwhile")
-                if action.action in set(Act) and action.outcome in ("done", "failed", "running"):
-                    # A date in the future is a clock that was set back: as if it were now.
-                    at = now - max(0.0, wall - action.at)
-                    case.tried.append(Done(Act(action.action), action.target, at))
-        for action in self._store.actions(last=500):
-            case = self._of(action.incident, action.target)
-            if case is not None and action.action in set(Act) and action.outcome in ("done", "failed"):
-                at = now - max(0.0, wall - action.at)
-                case.done.append(Done(Act(action.action), action.target, at))
-
-    def _of(self, incident: int | None, target: str) -> Case | None:
-        found = self._store.one(incident) if incident is not None else None
-        return self.cases.get(found.cell) if found else None
 
     # looking
 
@@ -350,8 +323,9 @@ class Ward:
         if outcome == "refused":
             case.tried.pop()
             case.done.pop()
-            case.not_before = now + self.policy.supervisor.settle
+            self._refused(case, f"{decision.words}: {detail}", now)
             return
+        case.refused = 0
         if decision.act is not Act.RELINK or outcome == "done":  # else all is as it was
             case.standing, case.alone_until = {}, now + self.policy.supervisor.settle
         self._tell("action", case, f"{decision.words}: {outcome}: {detail}")
@@ -364,6 +338,18 @@ class Ward:
                 f"the co-restart stopped: {detail}",
             )
             case.broken = half if outcome == "failed" else None
+
+    def _refused(self, case: Case, why: str, now: float) -> None:
+        """Nothing was done; the finding may stand for hours, and each look at it costs the cell a canary."""
+        case.refused += 1
+        wait = min(self.policy.supervisor.settle * 2.0 ** (case.refused - 1), _LONGEST)
+        case.not_before = now + wait
+        if case.refused == _REFUSED:
+            self._tell("person", case, f"refused {_REFUSED} times, tried again less and less often: {why}")
+
+    def spent(self, case: Case, act: Act) -> bool:
+        """Whether it has had all tries of `act` that one incident gets."""
+        return len(case.tries(act, case.cell)) >= self.policy.actions[act.value].tries
 
     def half_way(self, cell: str, why: str) -> Case:
         """A co-restart of an earlier supervisor stopped half way: the cell is ill, whatever it looks like."""

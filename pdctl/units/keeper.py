@@ -103,7 +103,8 @@ class Keeper:
         if self.record.exit_code in self.spec.no_restart:
             return f"{why}, which a restart cannot cure"
         now = time.time()
-        recent = [t for t in self.record.failures if t > now - self.spec.burst_window]
+        # One that lies ahead is of a clock that was set back since.
+        recent = [t for t in self.record.failures if now - self.spec.burst_window < t <= now]
         self.record.failures = [*recent, now]
         if len(self.record.failures) >= self.spec.burst:
             count = f"{len(self.record.failures)} failures in {self.spec.burst_window:g} s"

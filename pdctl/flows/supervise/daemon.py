@@ -32,7 +32,7 @@ from pdctl.supervisor.ward import Notice, Roster, Ward
 
 # A look at the switches on the control host when nothing is wrong, seconds.
 SWITCHES = 30.0
-# So many cells' newest bundles are in memory, megabytes each.
+# So many bundles are in memory, megabytes each; cells that were looked at together share one.
 BUNDLES = 8
 
 
@@ -115,8 +115,8 @@ class Daemon:
         if self.running is None and self._may_act():
             if self._half is not None:
                 self._go_on(self._half)
-            for case, decision in self.ward.decide()[:1] if self.running is None else ():
-                self._begin(case, decision)
+            due = self.ward.decide() if self.running is None else []
+            any(self._begin(case, decision) for case, decision in due)
         for case in self._taken_urgent():
             self._keep(case)
         notices, self.ward.notices = self.ward.notices, []
@@ -178,7 +178,7 @@ class Daemon:
             self._bundles.pop(cell, None)
             if mine or self.ward.cases[cell].incident is not None:
                 self._bundles[cell] = documents
-        while len(self._bundles) > BUNDLES:
+        while len({id(bundle) for bundle in self._bundles.values()}) > BUNDLES:
             self._bundles.pop(next(iter(self._bundles)))
 
     def _keep(self, case: Case) -> bool:
@@ -209,17 +209,22 @@ class Daemon:
         self.say(why)
         case = self.ward.half_way(half.cell, why)
         self._diagnose({half.cell})
+        if self.policy.supervisor.mode == "watch" or self.ward.spent(case, Act.CO_RESTART):
+            return  # what is decided next ends in "needs a person"
         code = case.broken.code if case.broken else ""
         self._begin(case, Decision(Act.CO_RESTART, half.cell, half.cell, code, half.cell, why), half.run)
 
-    def _begin(self, case: Case, decision: Decision, resumes: str = "") -> None:
-        """Evidence first: without it nothing is done."""
+    def _begin(self, case: Case, decision: Decision, resumes: str = "") -> bool:
+        """Whether it was begun, or said in a dry run. Evidence first: without it nothing is done."""
+        if case.cell not in self._bundles:
+            self._diagnose({case.cell})  # and what is due then is begun in the next turn
+            return False
         if not self._keep(case):
-            return
+            return False
         if self.policy.supervisor.mode == "dry-run":
             self.ward.rehearsed(case, decision)
             self.say(f"dry run: would {decision.words}: {decision.why}")
-            return
+            return True
         action = self.ward.began(case, decision)
         self.say(f"{decision.words}: {decision.why}")
         terms = Terms(
@@ -230,6 +235,7 @@ class Daemon:
         )
         future = begin(lambda: act(self.fleet, decision, terms, self.say, resumes))
         self.running = Running(case, decision, action, future)
+        return True
 
     def _settle_running(self) -> None:
         running = self.running

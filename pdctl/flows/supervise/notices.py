@@ -62,7 +62,7 @@ class Teller:
         """Queue it for every channel that wants its kind; one that was told already is not told again."""
         body: dict[str, object] = {"schema": 1, "fleet": self._fleet, **asdict(notice)}
         body["codes"] = list(notice.codes)
-        key = f"{notice.incident} {notice.kind} {notice.text}"
+        key = f"{self._fleet} {notice.incident} {notice.kind} {notice.at} {notice.text}"
         body["id"] = hashlib.sha256(key.encode()).hexdigest()[:16]
         with self._changed:
             if key in self._told:

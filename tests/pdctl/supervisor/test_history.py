@@ -134,6 +134,16 @@ def test_a_wall_clock_that_jumps_ages_nothing(path: Path) -> None:
     ]
 
 
+def test_a_clock_that_was_ahead_for_long_leaves_room_for_what_comes_when_it_is_right(path: Path) -> None:
+    history = History(path, tiers=(Tier(0, 20), Tier(60, 5), Tier(900, 3)))
+    for number in range(30):
+        history.record(look(T0 + 7200 + 5 * number))
+    for number in range(15):
+        history.record(look(T0 + 5 * number))
+    assert counts(path)[0] == 20
+    assert len(Series(path).read("cell", ["a"], ["up"], T0, T0 + 75)["a"]) == 15
+
+
 def test_a_series_is_read_from_the_tier_that_reaches_back_and_ends_with_the_newest_look(path: Path) -> None:
     history = History(path, tiers=(Tier(0, 12), Tier(60, 1440), Tier(900, 2880)))
     for number in range(40):

@@ -333,6 +333,21 @@ def test_a_successor_goes_on_with_what_died_half_way(fleet: Fleet, monkeypatch: 
         made.daemon.close()
 
 
+def test_whoever_only_watches_leaves_what_died_half_way_to_a_person(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died(fleet)
+    with Context(fleet) as ctx:
+        made = Turns(ctx, monkeypatch)
+        made.daemon.ward.reform(policy(supervisor={"mode": "watch"}))
+        held = {"admission": "held", "hold_age": 9.0}
+        monkeypatch.setattr(made.daemon, "_look", lambda: _held(made.look(), held))
+        made.turn(3)
+        assert not made.acts and made.state is State.PERSON
+        assert [n.kind for n in made.notices] == ["opened", "person"]
+        made.daemon.close()
+
+
 def _held(seen: Observation, fields: dict[str, Any]) -> Observation:
     assert seen.router is not None
     return replace(seen, router=replace(seen.router, **fields))

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -99,6 +100,17 @@ def test_the_same_notice_is_told_once_and_only_to_who_wants_its_kind(url: str, t
     made.tell(notice(kind="closed"))
     made.close()
     assert [body["kind"] for _, body in Hook.got] == ["person", "closed"]
+
+
+def test_two_fleets_and_two_events_of_the_same_words_have_ids_of_their_own(url: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    for fleet in ("east", "west"):
+        made = Teller(fleet, tmp_path, {"hook": Channel(webhook=url)}, said.append, QUICK)
+        for at in (1e9, 1e9 + 60.0):
+            made.tell(replace(notice(), at=at))
+        made.close()
+    until(lambda: len(Hook.got) == 4)
+    assert len({body["id"] for _, body in Hook.got}) == 4
 
 
 def test_a_command_gets_the_notice_on_stdin_and_what_it_says_is_said(tmp_path: Path) -> None:
