@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from pdctl import procs
 from pdctl.facts.collect import unit_of
 from pdctl.units import ctl
+from pdctl.units.keeper import Keeper
 
 SLEEPS = """
 tell("READY=1\\nSTATUS=at work")
@@ -89,6 +91,17 @@ def test_a_crash_loop_ends_in_a_named_failure(bench) -> None:
     assert status.restarts == 2
     # A person who starts it again gets a fresh count.
     assert bench.units.start("loop").state in ("activating", "restarting", "failed")
+
+
+def test_failures_dated_by_a_clock_that_was_ahead_are_no_loop() -> None:
+    spec = SimpleNamespace(restart=True, no_restart=(), burst=3, burst_window=60.0)
+
+    def final(*ago: float) -> str:
+        record = SimpleNamespace(exit_code=1, failures=[time.time() - seconds for seconds in ago])
+        return Keeper._final(SimpleNamespace(spec=spec, record=record), "ended")  # type: ignore[arg-type]
+
+    assert final(-7200.0, -7190.0, -7180.0) == ""
+    assert final(61.0, 62.0) == "" and final(20.0, 10.0).startswith("start-limit: 3 failures")
 
 
 def test_a_wrong_configuration_is_not_restarted(bench) -> None:
