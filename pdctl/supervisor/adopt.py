@@ -31,8 +31,9 @@ def adopt(cases: Mapping[str, Case], store: Incidents, clock: Clock) -> None:
             store.close(incident.id, incident.state, "nothing of it is in the fleet file any more")
             continue
         case.incident = incident.id
-        if incident.state in RESTING:
-            case.machine.state, case.machine.since = State(incident.state), now
+        # Well from the first look on, it ends as any other does: after a calm.
+        state = State(incident.state) if incident.state in RESTING else State.SETTLING
+        case.machine.state, case.machine.since = state, now
         for action in store.actions(incident.id):
             if action.outcome == "running":
                 store.ended(action.id, "cut-off", "the supervisor ended meanwhile")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pdctl.adapters.picture import Reach
+from pdctl.adapters.picture import Engine, Reach, Router
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.ledger import Entry
 from pdctl.diagnose.report import Report
@@ -75,11 +75,17 @@ def seen(report: Report, cells: Mapping[str, str]) -> list[Seen]:
 def _born(facts: Facts) -> dict[str, float]:
     """When the present life of each engine and of the router began, Unix seconds; 0 where it is not known."""
     states = {view.name: view.state for view in facts.engines}
-    found = {n: s.started_at if known(s) and s.ready else 0.0 for n, s in states.items()}
+    found = {n: _begin(s) if known(s) and s.ready else 0.0 for n, s in states.items()}
     if known(facts.router):
         front = facts.router.state
-        found[facts.router.name] = front.started_at if known(front) else 0.0
-    return {name: at if known(at) else 0.0 for name, at in found.items()}
+        found[facts.router.name] = _begin(front) if known(front) else 0.0
+    return found
+
+
+def _begin(state: Engine | Router) -> float:
+    """A life that begins after now is of a clock that was set back since: when it began is not known."""
+    at = state.started_at
+    return at if known(at) and at <= state.now else 0.0
 
 
 def _past(since: float, births: Sequence[float]) -> bool:

@@ -347,16 +347,19 @@ class Ward:
         if case.refused == _REFUSED:
             self._tell("person", case, f"refused {_REFUSED} times, tried again less and less often: {why}")
 
-    def spent(self, case: Case, act: Act) -> bool:
+    def spent(self, case: Case, act: Act, target: str) -> bool:
         """Whether it has had all tries of `act` that one incident gets."""
-        return len(case.tries(act, case.cell)) >= self.policy.actions[act.value].tries
+        return len(case.tries(act, target)) >= self.policy.actions[act.value].tries
 
-    def half_way(self, cell: str, why: str) -> Case:
-        """A co-restart of an earlier supervisor stopped half way: the cell is ill, whatever it looks like."""
+    def half_way(self, cell: str, target: str, why: str) -> Case:
+        """An act of an earlier supervisor stopped half way: its cell is ill, whatever it looks like. A cell
+        that was to be restarted as a whole stays so until it serves.
+        """
         case, now = self.cases[cell], self._clock.now()
         known = self._codes(case)
-        case.broken = Seen(known[0] if known else "PD201", cell, cell, frozenset({cell}), why)
-        case.look([case.broken], now)
+        found = Seen(known[0] if known else "PD201", target, cell, frozenset({target}), why)
+        case.broken = found if target == cell else None
+        case.look([found], now)
         case.machine.take(Event.CONFIRMED, now)
         self._open(case)
         return case

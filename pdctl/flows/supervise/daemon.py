@@ -198,21 +198,28 @@ class Daemon:
     # acting
 
     def _go_on(self, half: HalfWay) -> None:
-        """Finish what a supervisor began that was killed, unless the cell serves all the same."""
+        """Finish what a supervisor began that was killed, unless what it restarted serves all the same."""
         self._half = None
-        if half.cell not in self.ward.roster.cells or self.ward.mended(half.cell):
-            self.say(
-                f"run {half.run} of an earlier supervisor died, and cell {half.cell} serves: left as it is"
-            )
+        if half.cell not in self.ward.cases or self._whole(half):
+            self.say(f"run {half.run} of an earlier supervisor died, and {half.named} serves: left as it is")
             return
         why = f"run {half.run} of an earlier supervisor died half way: {half.step}"
         self.say(why)
-        case = self.ward.half_way(half.cell, why)
+        case = self.ward.half_way(half.cell, half.target, why)
         self._diagnose({half.cell})
-        if self.policy.supervisor.mode == "watch" or self.ward.spent(case, Act.CO_RESTART):
+        if self.policy.supervisor.mode == "watch" or self.ward.spent(case, half.act, half.target):
             return  # what is decided next ends in "needs a person"
-        code = case.broken.code if case.broken else ""
-        self._begin(case, Decision(Act.CO_RESTART, half.cell, half.cell, code, half.cell, why), half.run)
+        code = next((s.seen.code for s in case.standing.values()), "PD201")
+        self._begin(case, Decision(half.act, half.target, half.cell, code, half.target, why), half.run)
+
+    def _whole(self, half: HalfWay) -> bool:
+        if half.act is Act.CO_RESTART:
+            return self.ward.mended(half.cell)
+        seen = self.seen
+        front = seen.router if seen else None
+        if front is not None and half.target == front.name:
+            return front.answered
+        return any(e.name == half.target and e.answered and e.ready for e in (seen.engines if seen else ()))
 
     def _begin(self, case: Case, decision: Decision, resumes: str = "") -> bool:
         """Whether it was begun, or said in a dry run. Evidence first: without it nothing is done."""
@@ -260,22 +267,33 @@ class Daemon:
 
 @dataclass(frozen=True)
 class HalfWay:
-    """A co-restart that a supervisor did not live to end: the run, its cell, its last step."""
+    """A restart that a supervisor did not live to end: the run, of what, its cell, its last step."""
 
     run: str
+    act: Act
+    target: str
     cell: str
     step: str
+
+    @property
+    def named(self) -> str:
+        return f"cell {self.cell}" if self.act is Act.CO_RESTART else self.target
 
 
 def half_way(fleet: Fleet) -> HalfWay | None:
     """The newest run of this machine's journal, when it is such a one; whoever came after has seen to it."""
     runs = [r for r in list_runs(fleet.paths.journal, 20) if not r.command.startswith("abort ")]
-    if not runs or runs[0].state not in ("died", "interrupted") or runs[0].again[:2] != ("restart", "--co"):
+    if not runs or runs[0].state not in ("died", "interrupted") or runs[0].again[:1] != ("restart",):
         return None
     run = read_run(fleet.paths.journal, runs[0].id)
     if all(note.what != NOTE for note in run.notes):
         return None
-    return HalfWay(run.id, run.again[2], run.steps[-1].what if run.steps else "nothing was begun")
+    step = run.steps[-1].what if run.steps else "nothing was begun"
+    if run.again[1] == "--co":
+        return HalfWay(run.id, Act.CO_RESTART, run.again[2], run.again[2], step)
+    cells = {e.name: e.cell for e in fleet.engines()} | {fleet.router.name: FRONT}
+    target = run.again[1]
+    return HalfWay(run.id, Act.RESTART, target, cells[target], step) if target in cells else None
 
 
 def narrowed(fleet: Fleet, cells: Set[str]) -> Fleet:

@@ -23,10 +23,10 @@ RECORDED = Path(__file__).parents[2] / "cases/bundles/healthy"
 CELLS = {"prefill-0": "a", "decode-0": "a", "prefill-1": "b", "decode-1": "b"}
 
 
-def report(*findings: Finding, caused_by: int | None = None) -> Report:
-    """Of a fleet whose engines have lived since second 1000."""
+def report(*findings: Finding, caused_by: int | None = None, now: float = 2000.0) -> Report:
+    """Of a fleet whose engines have lived since second 1000; `now` by their clock."""
     placed = tuple(Placed(f, caused_by if n else None) for n, f in enumerate(findings))
-    state: Any = SimpleNamespace(started_at=1000.0, ready=True)
+    state: Any = SimpleNamespace(started_at=1000.0, ready=True, now=now)
     views: list[Any] = [SimpleNamespace(name=n, state=state) for n in CELLS]
     router: Any = SimpleNamespace(name="router", state=state)
     facts: Any = SimpleNamespace(engines=views, router=router)
@@ -63,6 +63,7 @@ def test_what_an_armed_fault_does_is_as_wrong_as_if_it_came_by_itself() -> None:
 def test_what_befell_an_earlier_life_is_not_wrong_now(since: float | None, past: bool) -> None:
     killed = found("PD210", "decode-0", "router", "a-host", since=since)
     assert (seen(report(killed), CELLS) == []) is past
+    assert len(seen(report(killed, now=900.0), CELLS)) == 1, "of a clock that was set back since"
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in RECORDED.glob("recorded-*")))

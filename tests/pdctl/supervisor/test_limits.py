@@ -57,6 +57,15 @@ def test_the_tries_of_an_incident_are_known_behind_any_number_of_refused_ones(be
     assert [d.act for d in bed.ward.cases["a"].tried] == [Act.CO_RESTART]
 
 
+def test_an_incident_whose_cell_is_well_from_a_successor_s_first_look_on_ends(bed: Bed) -> None:
+    bed.until(WEDGE)
+    bed.born()
+    bed.quiet(seconds=120.0)
+    (incident,) = bed.store.recent()
+    assert not incident.open and bed.state() is State.SERVING
+    assert bed.told() == ["closed"]
+
+
 def test_a_successor_takes_over_however_many_incidents_are_open(tmp_path: Path) -> None:
     bed = Bed(tmp_path, cells=tuple(f"c{n}" for n in range(120)))
     bed.quiet(seconds=30)

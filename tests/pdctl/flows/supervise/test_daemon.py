@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from pdctl.adapters.picture import Reach
 from pdctl.bundle.documents import Documents
 from pdctl.errors import ConfigError, LockedError
 from pdctl.fleet.load import load_fleet
@@ -158,9 +159,9 @@ def test_pause_waits_for_what_the_supervisor_is_at_and_for_nobody_else(fleet: Fl
         assert waiting.result(60) == ""
 
 
-def died(fleet: Fleet, note: bool = True, command: str = "restart --co a") -> str:
+def died(fleet: Fleet, note: bool = True, words: tuple[str, ...] = ("--co", "a")) -> str:
     """A run whose process is gone, of a supervisor."""
-    call = Call(command, ("restart", "--co", "a", "--yes"))
+    call = Call(" ".join(("restart", *words)), ("restart", *words, "--yes"))
     with Journal(fleet.paths.journal, call) as journal:
         if note:
             journal.note(NOTE, incident=1)
@@ -345,6 +346,37 @@ def test_whoever_only_watches_leaves_what_died_half_way_to_a_person(
         made.turn(3)
         assert not made.acts and made.state is State.PERSON
         assert [n.kind for n in made.notices] == ["opened", "person"]
+        made.daemon.close()
+
+
+@pytest.mark.parametrize("unit", ["decode-0", "router"])
+def test_a_unit_that_was_stopped_and_not_started_again_is_restarted(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, unit: str
+) -> None:
+    """Its keeper takes the stop for a wish: nobody else would start it."""
+    run = died(fleet, words=(unit,))
+    with Context(fleet) as ctx:
+        made = Turns(ctx, monkeypatch)
+        gone = {unit.replace("-", "_"): {"reach": Reach.REFUSED, "ready": False}} if unit != "router" else {}
+        front = replace(made.look().router, reach=Reach.REFUSED)  # type: ignore[type-var]
+        more = gone or {"router": front}
+        monkeypatch.setattr(made.daemon, "_look", lambda: made.bed.seen(**more))
+        made.turn()
+        until(lambda: made.acts)
+        ((decision, resumes),) = made.acts
+        assert (decision.act, decision.target, resumes) == (Act.RESTART, unit, run)
+        made.end.set()
+        made.daemon.close()
+
+
+def test_a_unit_whose_restart_was_cut_off_and_that_serves_is_left_alone(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died(fleet, words=("decode-0",))
+    with Context(fleet) as ctx:
+        made = Turns(ctx, monkeypatch)
+        made.turn(10)
+        assert not made.acts and any("decode-0 serves: left as it is" in s for s in made.said)
         made.daemon.close()
 
 
