@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from pdctl.flows.deploy.gate import prove_started, unready
 from pdctl.flows.deploy.planning import Deploy, plan_deploy
 from pdctl.flows.deploy.result import DeployFailed, Outcome
 from pdctl.flows.deploy.run import apply_deploy
-from pdctl.flows.recovery.refuse import refuse_half_done
+from pdctl.flows.recovery.before import refuse_half_done, undo_first, undone_first
 from pdctl.remote.journal import Call, Journal
 from pdctl.render.plan import counted, show_notes, show_outcome, show_plan
 from pdctl.render.table import show_json
@@ -58,11 +59,13 @@ def command(
         refuse_half_done(context.fleet)
         if plan:
             made = plan_deploy(context, wait, limit=limit, check=check)
+            made = replace(made, notes=(*made.notes, *undone_first(context.fleet)))
             return show_planned(made, s.json, detailed_exitcode)
         words = options(limit, check)
         again = ("deploy", "--wait", f"{wait:g}", *words, *(["--yes"] if yes else []))
         with changing(context, Call(" ".join(["deploy", *words]), again), lock_wait) as journal:
             begin = time.monotonic()
+            undo_first(context)
             made = plan_deploy(context, wait, limit=limit, check=check)
             return carry_out(made, journal, s.json, yes, begin)
 

@@ -15,6 +15,7 @@ from pdctl.flows.context import Context
 from pdctl.flows.deploy.deployment import Deployment
 from pdctl.flows.deploy.kept import list_deployments
 from pdctl.flows.deploy.rollback import plan_rollback
+from pdctl.flows.recovery.before import undo_first
 from pdctl.remote.journal import Call
 from pdctl.render.table import show_json, show_table
 
@@ -48,6 +49,7 @@ def command(
             return show_planned(deploy, s.json, detailed_exitcode)
         with changing(context, Call("rollback" + (f" {id}" if id else "")), lock_wait) as journal:
             begin = time.monotonic()
+            undo_first(context)
             deploy, target = plan_rollback(context, wait, id, limit=limit, check=check)
             words = options(limit, check)
             journal.resumable(

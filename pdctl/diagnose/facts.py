@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -225,14 +225,15 @@ class HalfWay:
 class Left:
     """The recovery record of a run that is gone: what it set on the fleet and did not put back.
 
-    `timeouts[unit]` are seconds by a timeout's short name. `run`, `state` and `command` are "" for a run
-    that is not in the journal.
+    `timeouts[unit]` are seconds by a timeout's short name, `faults[engine]` fault points that it armed.
+    `run`, `state` and `command` are "" for a run that is not in the journal.
     """
 
     run: str
     state: str
     command: str
     timeouts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    faults: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def concerns(self, unit: str, timeout: Timeout) -> bool:
         """Whether the value in force is the one that it set."""
@@ -310,8 +311,17 @@ class Facts:
 
     def left_behind(self, unit: str, timeout: Timeout) -> Left | None:
         """The run that set this value and is gone; None while a run is at work."""
-        left = self.left if known(self.run) and not self.run else None
+        left = self._left
         return left if left is not None and left.concerns(unit, timeout) else None
+
+    def armed_behind(self, engine: str, fault: str) -> Left | None:
+        """The run that armed this fault point and is gone."""
+        left = self._left
+        return left if left is not None and fault in left.faults.get(engine, ()) else None
+
+    @property
+    def _left(self) -> Left | None:
+        return self.left if known(self.run) and not self.run else None
 
     def party(self, name: str) -> Party | None:
         return next((p for p in self.parties if p.name == name), None)

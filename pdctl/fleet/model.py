@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.names import nearest
@@ -77,6 +78,11 @@ class Engine:
     spec: EngineTable
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """Its table in the fleet file."""
+        return ("cells", self.cell, "engines", self.name)
+
+    @property
     def role(self) -> str:
         return self.spec.role
 
@@ -122,6 +128,7 @@ class Router:
     spec: RouterTable
 
     role = "router"
+    keys: ClassVar[tuple[str, ...]] = ("router",)
 
     @property
     def kind(self) -> str:

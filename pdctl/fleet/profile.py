@@ -157,9 +157,8 @@ def plain_env(fleet: Fleet, unit: Engine | Router) -> dict[str, Value]:
     """The same without a look at secrets: those of the profile as ***, of the unit's own file none."""
     values = load_profile(fleet.paths.profiles, unit.profile).env_for(unit.role)
     file = TomlFile(fleet.path)
-    keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
     for env, text in unit.env.items():
-        origin = f"{fleet.path}:{file.line(*keys, 'env', env)}"
+        origin = f"{fleet.path}:{file.line(*unit.keys, 'env', env)}"
         values[env] = Value(env, text, unit.role, "Set for this unit in the fleet file.", origin)
     return dict(sorted(values.items()))
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pdctl.fleet.catalogue.find import find
+from pdctl.fleet.catalogue.variable import Variable
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.scope import Scope
+from pdctl.fleet.model import Fleet
+from pdctl.fleet.place import place
 from pdctl.fleet.profile import Value
 from pdctl.fleet.secret import is_secret
 
@@ -22,7 +25,7 @@ _DO = "What runs has the old value, and --live cannot reach it: `pdctl deploy`."
 Given = Mapping[str, Mapping[str, str]]
 
 
-def problems(scope: Scope, deployed: str, given: Given) -> Iterator[Finding]:
+def problems(fleet: Fleet, scope: Scope, deployed: str, given: Given) -> Iterator[Finding]:
     """`deployed` is when a deploy last went through, written as `date` of a value is, "" for never. By it are
     told values of units that are not in `given`."""
     for unit in scope.units if deployed else ():
@@ -32,8 +35,18 @@ def problems(scope: Scope, deployed: str, given: Given) -> Iterator[Finding]:
             if not unit.name or value.is_verified or (row and row.live):
                 continue
             if says := _changed(name, value, deployed, given.get(unit.name)):
-                when = _WHEN[row.read] if row else "at start, as far as pdctl knows"
-                yield Finding("warning", "live", name, f"{says} {when}", _DO, value.place, (unit.name,))
+                yield Finding("warning", "live", name, f"{says} {_when(row)}", _DO, value.place, (unit.name,))
+        for name, old in given.get(unit.name, {}).items() if unit.name else ():
+            row = find(name)
+            if name in unit.values or (row and row.live):
+                continue
+            says = f"is set no more, was {old} in the last deploy, and is read {_when(row)}"
+            at = place(fleet, *fleet.unit(unit.name).keys)
+            yield Finding("warning", "live", name, says, _DO, at, (unit.name,))
+
+
+def _when(row: Variable | None) -> str:
+    return _WHEN[row.read] if row else "at start, as far as pdctl knows"
 
 
 def _changed(name: str, value: Value, deployed: str, given: Mapping[str, str] | None) -> str:

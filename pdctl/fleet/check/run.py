@@ -36,7 +36,7 @@ def check_profiles(
             found += kind.problems(scope)
         found += secrets.problems(fleet, scope)
         found += proof.problems(scope, fleet.name)
-        found += live.problems(scope, deployed, given or {})
+        found += live.problems(fleet, scope, deployed, given or {})
     return merged(found)
 
 

@@ -110,8 +110,7 @@ def _unit(fleet: Fleet, unit: Engine | Router, file: TomlFile) -> Unit:
         values = plain_env(fleet, unit)  # a secret that cannot be had is a finding of its own
     if unit.kind != "bundled":
         values = {env: value for env, value in values.items() if not env.startswith("PD_")}
-        keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
-        place = f"{fleet.path}:{file.line(*keys, 'command')}"
+        place = f"{fleet.path}:{file.line(*unit.keys, 'command')}"
         values |= {
             flag: Value(flag, text, unit.role, "An argument of its command.", place)
             for flag, text in arguments(unit.spec.command or ()).items()

@@ -8,7 +8,7 @@ from pdctl.errors import ConfigError
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.scope import Scope
 from pdctl.fleet.foreign import secret_problems
-from pdctl.fleet.model import Fleet, Router
+from pdctl.fleet.model import Fleet
 from pdctl.fleet.place import place
 from pdctl.fleet.profile import opened
 
@@ -27,7 +27,6 @@ def problems(fleet: Fleet, scope: Scope) -> Iterator[Finding]:
         if not unit.name:
             continue
         own = fleet.unit(unit.name)
-        keys = ("router",) if isinstance(own, Router) else ("cells", own.cell, "engines", own.name)
         for key, sentence in secret_problems(fleet.dir, own.spec):
-            at = place(fleet, *keys, key)
+            at = place(fleet, *own.keys, key)
             yield Finding("error", "secrets", key, sentence.removesuffix("."), _DO, at, units)

@@ -142,10 +142,11 @@ def _left(ctx: Context) -> Left | None:
     if record is None:
         return None
     timeouts = {unit: {name: now for name, (_, now) in row.items()} for unit, row in record.timeouts.items()}
+    faults = {f.engine: [g.name for g in record.faults if g.engine == f.engine] for f in record.faults}
     owner = next((r for r in runs if r.started <= record.at), None)
     if owner is None or owner.state not in UNFINISHED:
-        return Left("", "", "", timeouts)
-    return Left(owner.id, owner.state, owner.command, timeouts)
+        return Left("", "", "", timeouts, faults)
+    return Left(owner.id, owner.state, owner.command, timeouts, faults)
 
 
 async def _run(ctx: Context) -> str | Missing:

@@ -58,13 +58,12 @@ def _suppressions(fleet: Fleet) -> Iterator[Suppression]:
 
 def _places(fleet: Fleet, unit: Engine | Router) -> dict[str, str]:
     """Variable -> FILE:LINE, "" -> the unit's own; from the fleet file's folder where it is in there."""
-    keys = ("router",) if isinstance(unit, Router) else ("cells", unit.cell, "engines", unit.name)
     try:
         found = {name: value.place for name, value in engine_env(fleet, unit).items() if not value.secret}
     except PdctlError:
         found = {}
     inside = f"{fleet.dir}/"
-    return {name: at.removeprefix(inside) for name, at in {**found, "": place(fleet, *keys)}.items()}
+    return {name: at.removeprefix(inside) for name, at in {**found, "": place(fleet, *unit.keys)}.items()}
 
 
 def _expected(fleet: Fleet, unit: Engine | Router) -> dict[str, str] | Missing:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pdctl.errors import LockedError, PdctlError
 from pdctl.exits import Exit
+from pdctl.fleet.profile import plain_env
 from pdctl.fleet.secret import is_secret
 from pdctl.flows.deploy import places
 from pdctl.flows.deploy.back import NothingBefore, last_good, put_back
@@ -36,7 +37,10 @@ def _values(deploy: Deploy) -> Given:
         return []
     made: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for unit in (u for group in deploy.groups for u in group.units):
-        plain = {n: t for n, t in unit.env.items() if n not in unit.secret and not is_secret(n, t)}
+        files = plain_env(deploy.ctx.fleet, unit.unit)  # the env file has pdctl's own beside these
+        plain = {
+            n: t for n, t in unit.env.items() if n in files and n not in unit.secret and not is_secret(n, t)
+        }
         made.setdefault(tuple(sorted(plain.items())), []).append(unit.name)
     return [{"units": names, "env": dict(env)} for env, names in made.items()]
 

@@ -20,7 +20,7 @@ from pdctl.diagnose.report import make
 from pdctl.diagnose.rule import Finding, Severity
 from pdctl.facts.unit import Unit
 from pdctl.flows.collect.run import _half_way, _left
-from pdctl.flows.recovery.record import Record, write
+from pdctl.flows.recovery.record import Fault, Record, write
 from pdctl.remote.journal import Call, Journal
 from pdctl.units.spec import NEVER_STARTED
 
@@ -274,6 +274,26 @@ def test_a_timeout_that_a_dead_run_left_names_the_run(scene: Any) -> None:
             assert "r7k2" not in said.summary
 
 
+@pytest.mark.parametrize(
+    ("run", "armed", "remedy"),
+    [
+        ("", "stall-transfer", "pdctl resume"),
+        ("", "lose-want", "pdctl drill disarm prefill-0"),
+        ("drill by op@here", "stall-transfer", "pdctl drill disarm prefill-0"),
+    ],
+)
+def test_a_fault_that_a_dead_run_armed_is_put_back_with_all_else(
+    scene: Any, run: str, armed: str, remedy: str
+) -> None:
+    fault = {"name": "stall-transfer", "count": 1, "value": 0.0, "hits": 0}
+    scene.docs["prefill-0"]["faults"] = {"enabled": True, "armed": [fault]}
+    scene.run = run
+    left = Left("r7k2", "died", "tune-timeout --verify", faults={"prefill-0": [armed]})
+    (said,) = found(replace(scene.facts(), left=left), "PD606")
+    assert said.remedy == remedy
+    assert ("run r7k2" in " ".join(said.evidence)) == (remedy == "pdctl resume")
+
+
 def test_the_recovery_record_tells_what_a_dead_run_left(tmp_path: Path) -> None:
     paths = SimpleNamespace(journal=tmp_path / "journal.db", recovery=tmp_path / "recovery.json")
     ctx: Any = SimpleNamespace(fleet=SimpleNamespace(paths=paths))
@@ -282,10 +302,12 @@ def test_the_recovery_record_tells_what_a_dead_run_left(tmp_path: Path) -> None:
         pytest.raises(KeyboardInterrupt),
         Journal(paths.journal, Call("tune-timeout", ("tune-timeout",)), "r1"),
     ):
-        write(ctx.fleet, Record(timeouts={"prefill-0": {"inflight": (120.0, 3.0)}}))
+        fault = Fault("prefill-0", "stall-transfer")
+        write(ctx.fleet, Record(timeouts={"prefill-0": {"inflight": (120.0, 3.0)}}, faults=[fault]))
         raise KeyboardInterrupt
     left = _left(ctx)
-    assert left == Left("r1", "interrupted", "tune-timeout", {"prefill-0": {"inflight": 3.0}})
+    set_, armed = {"prefill-0": {"inflight": 3.0}}, {"prefill-0": ["stall-transfer"]}
+    assert left == Left("r1", "interrupted", "tune-timeout", set_, armed)
     with Journal(paths.journal, Call("history", ("history",)), "r2"):
         pass
     assert _left(ctx) == left, "whose it is does not change with later runs"

@@ -32,3 +32,11 @@ def test_a_deploy_notes_what_it_gave_and_an_edit_behind_it_is_found(bench: Bench
     (found,) = check_profiles(fleet, None, last_deploy(fleet), last_values(fleet))
     assert found.says == f"is {old}.5, was {old} in the last deploy, and is read at start"
     assert found.units == ("prefill-0", "decode-0")
+    rows = path.read_text()
+    path.write_text(rows.replace(rows[rows.index("[values.PD_RANK_TIMEOUT]") :].partition("\n\n")[0], ""))
+    gone = check_profiles(fleet, None, last_deploy(fleet), last_values(fleet))
+    says = f"is set no more, was {old} in the last deploy, and is read at start"
+    assert {(f.name, f.says, *f.units) for f in gone} == {
+        ("PD_RANK_TIMEOUT", says, "prefill-0"),
+        ("PD_RANK_TIMEOUT", says, "decode-0"),
+    }

@@ -59,6 +59,19 @@ def test_the_value_of_a_killed_drill_is_put_back(bench: Bench) -> None:
     assert inflight(ctx) == WAS and not recovery.path(ctx.fleet).exists()
 
 
+def test_a_deploy_puts_back_first_what_a_killed_drill_has_set(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Or an armed fault would take its canary."""
+    ctx = killed_in_a_drill(bench)
+    assert main(["--fleet", str(bench.path), "deploy", "--plan"]) == Exit.OK
+    assert "has set on engines for the moment is put back first" in capsys.readouterr().out
+    assert inflight(ctx) == DRILL
+    assert main(["--fleet", str(bench.path), "deploy"]) == Exit.OK
+    assert "put back first: prefill-0: inflight back to 120 s" in capsys.readouterr().err
+    assert inflight(ctx) == WAS and not recovery.path(ctx.fleet).exists()
+
+
 def test_a_value_that_was_set_since_is_left_alone(bench: Bench) -> None:
     ctx = killed_in_a_drill(bench)
     set_live(ctx, "prefill-0", {"inflight": 60.0})

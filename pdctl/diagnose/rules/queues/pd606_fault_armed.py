@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pdctl.diagnose.facts import Facts
+from pdctl.diagnose.facts import PUTS_BACK, Facts
 from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 from pdctl.diagnose.words import count
 from pdctl.facts.missing import known
@@ -20,17 +20,19 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
 
     What else it could be: nothing; engines without a drill token cannot have one armed.
 
-    What to do: `pdctl drill disarm ENGINE`. A drill that was interrupted leaves this behind; tune-timeout
-    removes what it armed on its next run.
+    What to do: `pdctl drill disarm ENGINE`; `pdctl resume` where a run that is gone has armed it, which puts
+    back all else that it set, too.
     """
     for view in facts.engines:
         state = view.state
         for fault in state.armed if known(state) else ():
             left = "until disarmed" if fault.count == 0 else f"count {fault.count}"
             acted = f", it has acted {count(fault.hits, 'time')}" if fault.hits else ""
+            lines = [f"{fault.name}: {left}, hits {fault.hits}, value {fault.value:g}"]
+            gone = facts.armed_behind(view.name, fault.name)
             yield rule.finding(
                 view.name,
                 f"The fault point {fault.name} is armed on {view.name}{acted}.",
-                [f"{fault.name}: {left}, hits {fault.hits}, value {fault.value:g}"],
-                f"pdctl drill disarm {view.name}",
+                [*lines, *([gone.words] if gone else [])],
+                PUTS_BACK if gone else f"pdctl drill disarm {view.name}",
             )
