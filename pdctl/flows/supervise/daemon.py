@@ -115,8 +115,9 @@ class Daemon:
         if self.running is None and self._may_act():
             if self._half is not None:
                 self._go_on(self._half)
-            due = self.ward.decide() if self.running is None else []
-            any(self._begin(case, decision) for case, decision in due)
+            for case, decision in self.ward.decide() if self.running is None else ():
+                if self._begin(case, decision):
+                    break
         for case in self._taken_urgent():
             self._keep(case)
         notices, self.ward.notices = self.ward.notices, []
