@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 NAMES = (
     *("engine_state", "engine_relink", "router_state", "router_requests", "diagnose", "check"),
@@ -28,6 +29,9 @@ def schema(name: str) -> dict[str, Any]:
 
 @cache
 def _validator(name: str) -> Draft202012Validator:
+    # Here, as most commands meet no document and its import costs them a tenth of their start.
+    from jsonschema import Draft202012Validator
+
     return Draft202012Validator(schema(name))
 
 

@@ -7,7 +7,7 @@ what is to be otherwise, key by key.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, time, tzinfo
 from enum import StrEnum
 from functools import cache
@@ -17,7 +17,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
 
-from pdctl.diagnose.rules import BY_CODE
 from pdctl.errors import ConfigError
 from pdctl.fleet.names import nearest
 from pdctl.fleet.problems import TomlFile
@@ -190,13 +189,21 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _check_codes(file: TomlFile, codes: Iterable[str]) -> None:
+    # Here, as a deploy reads a policy too, and one that names no finding needs none of their rules.
+    from pdctl.diagnose.rules import BY_CODE
+
+    for code in codes:
+        if code not in BY_CODE:
+            file.problem(("on", code), f"there is no such finding. {nearest(code, BY_CODE)}")
+
+
 def _check(file: TomlFile, own: Mapping[str, Any]) -> None:
     """What types cannot see: codes that exist, hours and zones, one way for a notice."""
     if "schema" not in own:
         file.problem(("schema",), "is missing.")
-    for code in _tables(own.get("on")):
-        if code not in BY_CODE:
-            file.problem(("on", code), f"there is no such finding. {nearest(code, BY_CODE)}")
+    if codes := _tables(own.get("on")):
+        _check_codes(file, codes)
     for name, row in _tables(own.get("quiet")).items():
         for key in ("from", "to"):
             if key in row and not _is_time(row[key]):

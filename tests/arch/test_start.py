@@ -1,4 +1,4 @@
-"""`pdctl --help` is quick because it loads little."""
+"""`pdctl --help` and a deploy that changes nothing are quick because they load little."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from pdctl.__main__ import main
 code = main()
 print("MODULES", int(code), *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
 """
+DEPLOY = """
+import sys
+import pdctl.__main__, pdctl.cli.deploy, pdctl.transport.ssh.transport
+print(*sorted(sys.modules))
+"""
 TIMES_BARE = 25  # `pdctl --help` over an interpreter that does nothing: about 4 when this was written
 
 
@@ -30,6 +35,13 @@ def test_help_loads_nothing_heavy():
     assert code == "0", done.stderr
     assert "Usage" in done.stdout and "diagnose" in done.stdout
     assert not set(HEAVY) & set(loaded)
+
+
+def test_a_deploy_starts_without_the_rules_of_diagnose_and_without_schemas():
+    _, done = run(DEPLOY)
+    loaded = set(done.stdout.split())
+    assert "pdctl.flows.deploy.planning" in loaded, done.stderr
+    assert not {"pdctl.diagnose.rules", "jsonschema", "torch", "numpy"} & loaded
 
 
 def test_help_is_within_a_multiple_of_a_bare_interpreter(capsys):

@@ -5,6 +5,7 @@ The engines are stand-ins that start at once, so that what is timed is the deplo
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 from dataclasses import dataclass, field
@@ -100,6 +101,8 @@ class Site:
         for package in PACKAGES:
             skip = shutil.ignore_patterns("__pycache__")
             shutil.copytree(PROJECT / package, self.folder / "code" / package, ignore=skip)
+        # As an installation does; the peers run from theirs.
+        compileall.compile_dir(self.folder / "code", quiet=1)
         hosts = tuple(remote(f"{h.name}={h.address}") for h in self.lab.hosts)
         self.fleet.parent.mkdir()
         init_fleet(self.fleet, Wanted("bench", MODEL, hosts=hosts))

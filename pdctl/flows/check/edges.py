@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 
+from pdctl.adapters.fingerprint import differences
 from pdctl.adapters.picture import Engine as Picture
-from pdctl.diagnose.rules.config.pd106_fingerprint import differences
 from pdctl.facts.missing import Missing, known
 from pdctl.facts.reach import REFUSED
 from pdctl.fleet.model import Engine, Fleet
