@@ -35,9 +35,21 @@ def show_plan(report: BisectReport) -> None:
         f"(more where {bad} fails only sometimes), at most {said.restarts} restarts{took}, "
         f"{said.mean_restarts:.1f} on average."
     )
+    if two := said.two:
+        print(f"If two are, only together: at most {two.tests} mixes and {two.restarts} restarts.")
+    _show_budget(report)
     if report.trials:
         print(f"Goes on: {report.tests} mixes were tested before.")
     print("The old values are put back at the end, however it ends.")
+
+
+def _show_budget(report: BisectReport) -> None:
+    budget, said = report.max_restarts, report.forecast
+    for most, what in ((said.restarts, "one value"), (said.two.restarts if said.two else 0, "two")):
+        if budget is not None and most > budget:
+            stops = "it then stops with what it knows, and `pdctl resume` goes on"
+            print(f"--max-restarts {budget} may not be enough for {what}: {stops}.")
+            return
 
 
 def show(report: BisectReport) -> None:
@@ -59,10 +71,11 @@ def show(report: BisectReport) -> None:
             print(f"    {report.compared.bad}: {here(difference.bad_at)}")
     if report.bound:
         print(report.bound)
-    print(
-        f"{report.tests} mixes tested (at most {report.forecast.tests} for one value), "
-        f"{report.restarts} restarts, {report.seconds:.0f} s."
-    )
+    said, in_all = report.forecast, report.state.restarts
+    most = f"at most {said.tests} for one value" + (f", {said.two.tests} for two" if said.two else "")
+    before = f" ({in_all} with the runs before it)" if in_all > report.restarts else ""
+    took = f"{report.restarts} restarts{before}, {report.seconds:.0f} s"
+    print(f"{report.tests} mixes tested ({most}), {took}.")
     print(f"Evidence: {report.evidence}")
     if report.next:
         print(f"Next: {report.next}")

@@ -115,8 +115,9 @@ def _search(s: Session, call: Call, makes: Makes, options: Options, how: tuple[b
         def planned(report: BisectReport) -> None:
             if not s.json:
                 show_plan(report)
-            restarts = report.forecast.restarts
-            confirm(f"Try them on {context.fleet.name}, with up to {restarts} restarts?", yes)
+            said = report.forecast
+            more = f" ({said.two.restarts} if two values are to blame)" if said.two else ""
+            confirm(f"Try them on {context.fleet.name}, with up to {said.restarts} restarts{more}?", yes)
             # What was agreed to once is not asked again, and what was learned is not thrown away.
             journal.resumable(*call.again, "--yes", "--resume")
 

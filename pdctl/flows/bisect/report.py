@@ -18,14 +18,15 @@ class BisectReport:
     """Either `answer`, or `stopped` (which budget was spent) and what is `known` so far.
 
     `restored` is what an interrupted earlier run had left, `put_back` what this run put back at its end,
-    `left_alone` what somebody changed meanwhile. `restarts` are those of this run, the way back included, and
-    `restart_s` what the last one took.
+    `left_alone` what somebody changed meanwhile. `restarts` are those of this run, ways back included (those
+    of all its runs are in `state`), `restart_s` what the last one took, `max_restarts` this run's budget.
     """
 
     compared: Compared
     state: State
     forecast: Forecast
     rules: Rules
+    max_restarts: int | None = None
     restored: list[str] = field(default_factory=list)
     left_alone: list[str] = field(default_factory=list)
     run: str = ""
@@ -164,6 +165,7 @@ class BisectReport:
             "trials": [self._trial(t) for t in self.trials],
             "tests": self.tests,
             "restarts": self.restarts,
+            "restarts_in_all": self.state.restarts,
             "seconds": round(self.seconds, 3),
             "restored": self.restored,
             "put_back": self.put_back,

@@ -34,7 +34,8 @@ class Options:
 
 @dataclass
 class _Search:
-    """One run under way. `now` is the mix that the fleet has, None before the first."""
+    """One run under way. `now` is the mix that the fleet has, None before the first; `more`: that one value
+    is not enough was said."""
 
     ctx: Context
     compared: Compared
@@ -45,17 +46,29 @@ class _Search:
     report: BisectReport
     began: float = field(default_factory=time.monotonic)
     now: Mix | None = None
+    more: bool = False
 
     def until_known(self) -> None:
         """Runs until there is an answer or a budget is spent; what was learned is kept after each."""
         n = len(self.compared.differences)
         while isinstance(step := decide(n, self.state.table, self.report.rules), Ask):
-            self.report.known = step.known
+            self._learned(step)
             if spent := self._spent(step.mix):
                 self.report.stopped = spent
                 return
             self._one(step.mix)
         self._answered(step)
+
+    def _learned(self, step: Ask) -> None:
+        """Say it once when a value is found that is not enough alone: it takes longer than for one."""
+        self.report.known = known = step.known
+        two = self.report.forecast.two
+        if len(known.found) != 1 or step.mix <= frozenset(known.found[0]) or two is None or self.more:
+            return
+        self.more = True
+        names = " or ".join(d.env for d in self.report.of(known.found[0]))
+        most = f"at most {two.tests} mixes and {two.restarts} restarts in all, if it takes one more"
+        self.ctx.say(f"{names} is needed and not enough alone: {most}")
 
     def _answered(self, answer: Answer) -> None:
         self.report.answer = answer
@@ -112,8 +125,12 @@ class _Search:
         what = f"try {self._named(mix)}"
         self.ctx.say(what)
         begin = time.monotonic()
+        # Kept before they begin: the count outlives a run that is cut off in one.
+        self.state.restarts += (wanted := len(self.trials.needs(mix)))
+        state.write(self.ctx.fleet, self.state)
         with doing(self.ctx, "bisect/try", "fleet", what, changes=False):
             put = self.trials.put(mix)
+        self.state.restarts += put.restarts - wanted
         if put.restarts:
             self.report.restarts += put.restarts
             self.report.restart_s = (time.monotonic() - begin) / put.restarts
@@ -163,7 +180,8 @@ def prepare(
     compared = kept.ordered(compared)
     rules = replace(rules, live=sum(d.live for d in compared.differences))
     trials = Trials(ctx, compared, restart)
-    report = BisectReport(compared, kept, _forecast(ctx, trials, compared, rules), rules)
+    said = _forecast(ctx, trials, compared, rules)
+    report = BisectReport(compared, kept, said, rules, options.max_restarts)
     report.run = ctx.journal.id if ctx.journal else ""
     return Prepared(check(kept), trials, report)
 
@@ -188,6 +206,7 @@ def run(
     made = prepare(ctx, good, bad, check, options, restart)
     report = made.report
     report.restored, report.left_alone = restored.done, restored.left
+    _count(report, _restarted(restored.done))
     planned(report)
     state.write(ctx.fleet, report.state)
     begin = time.monotonic()
@@ -197,9 +216,20 @@ def run(
         ctx.say("putting the old values back")
         back = recovery.restore(ctx, restart)
         report.put_back, report.left_alone = back.done, report.left_alone + back.left
-    report.restarts += sum(line.endswith(recovery.RESTARTED) for line in back.done)
+        _count(report, _restarted(back.done))
+        if report.answer is None:
+            state.write(ctx.fleet, report.state)
     report.seconds = time.monotonic() - begin
     return _evidence(ctx, report)
+
+
+def _count(report: BisectReport, restarts: int) -> None:
+    report.restarts += restarts
+    report.state.restarts += restarts
+
+
+def _restarted(lines: list[str]) -> int:
+    return sum(line.endswith(recovery.RESTARTED) for line in lines)
 
 
 def _forecast(ctx: Context, trials: Trials, compared: Compared, rules: Rules) -> Forecast:

@@ -106,6 +106,12 @@ def announced(n: int) -> int:
     return 2 if n == 1 else math.ceil(math.log2(n)) + 3
 
 
+def announced_for_two(n: int) -> int:
+    """The same for two of `n` that fail only together: a search for each, the second among one less, and the
+    check without each of them."""
+    return announced(n) + math.ceil(math.log2(n - 1)) + 2
+
+
 def decide(n: int, table: Mapping[Mix, Count], rules: Rules) -> Ask | Answer:
     """What to do after the runs of `table`; `n` is at least 1."""
     judge = _Judge(n, table, rules)

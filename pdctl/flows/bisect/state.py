@@ -35,7 +35,8 @@ class Trial:
 @dataclass
 class State:
     """`values` are (name, GOOD's, BAD's) of each difference in order; `check` is the check in words,
-    `answers` what the token check recorded under GOOD."""
+    `answers` what the token check recorded under GOOD. `restarts` are those of every run so far, the ones
+    that were cut off too."""
 
     good: str
     bad: str
@@ -45,6 +46,7 @@ class State:
     values: list[tuple[str, str | None, str | None]]
     trials: list[Trial] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)
+    restarts: int = 0
 
     @property
     def table(self) -> dict[Mix, Count]:
@@ -75,6 +77,7 @@ class State:
             "values": self.values,
             "trials": trials,
             "answers": self.answers,
+            "restarts": self.restarts,
         }
 
 
@@ -105,7 +108,7 @@ def resumed(fleet: Fleet, fresh: State) -> State:
         trials = [Trial(**{**row, "mix": tuple(row["mix"])}) for row in data["trials"]]
         answers = {str(name): str(text) for name, text in data["answers"].items()}
         rules = float(data["error"]), bool(data["deterministic"])
-        kept = State(good, bad, check, *rules, values, trials, answers)
+        kept = State(good, bad, check, *rules, values, trials, answers, int(data.get("restarts", 0)))
         if data["schema"] != SCHEMA:
             raise ValueError(f"it is of schema {data['schema']}, not {SCHEMA}")
     except FileNotFoundError:

@@ -99,9 +99,11 @@ class Fleet:
     def argv(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "pdctl", "--fleet", str(self.ctx.fleet.path), "--json", *words]
 
-    def bisect(self, *words: str, code: Exit = Exit.OK, verb: tuple[str, ...] = ()) -> dict[str, Any]:
+    def bisect(
+        self, *words: str, code: Exit = Exit.OK, verb: tuple[str, ...] = (), seconds: float = 280.0
+    ) -> dict[str, Any]:
         call = verb or ("profile", "bisect", "default", "noon", "--yes", *words)
-        done = subprocess.run(self.argv(*call), capture_output=True, text=True, timeout=280)
+        done = subprocess.run(self.argv(*call), capture_output=True, text=True, timeout=seconds)
         assert done.returncode == code, done.stdout + done.stderr
         document: dict[str, Any] = json.loads(done.stdout)
         assert contracts.faults("bisect", document) == []
@@ -229,6 +231,18 @@ def test_tokens_are_recorded_under_good_and_compared(fleet: Fleet) -> None:
     assert document["result"] == "bad_passes"
     said = [t["detail"] for t in document["trials"]]
     assert said == ["5 answers recorded", "5 answers as recorded"]
+
+
+@pytest.mark.timeout(900)
+def test_two_of_twenty_are_found_within_the_announced_restarts(fleet: Fleet) -> None:
+    """One can be set live and one takes a co-restart."""
+    fleet.noon(LIVE, FIXED)
+    words = fleet.reads('sys.exit(4 in has["PD_ROUTER_TRIES"] and 25 in has["PD_RANK_TIMEOUT"])')
+    document = fleet.bisect(*words, "--deterministic", seconds=850.0)
+    assert sorted(n for block in names(document) for n in block) == ["PD_RANK_TIMEOUT", "PD_ROUTER_TRIES"]
+    two = document["forecast"]["two"]
+    assert document["minimal"] and document["tests"] <= two["tests"] == 15
+    assert 2 <= document["restarts"] <= two["restarts"] <= 16
 
 
 @pytest.mark.timeout(900)

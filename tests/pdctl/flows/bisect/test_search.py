@@ -5,15 +5,26 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from itertools import accumulate, cycle, pairwise
+from itertools import accumulate, combinations, cycle, pairwise
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pdctl.flows.bisect import forecast as forecasts
 from pdctl.flows.bisect.forecast import forecast
 from pdctl.flows.bisect.odds import miss, needed, share
-from pdctl.flows.bisect.search import Answer, Ask, Count, Mix, Rules, announced, decide, walk
+from pdctl.flows.bisect.search import (
+    Answer,
+    Ask,
+    Count,
+    Mix,
+    Rules,
+    announced,
+    announced_for_two,
+    decide,
+    walk,
+)
 
 STEADY = Rules(steady=True)
 SIZES = st.integers(1, 70)
@@ -53,9 +64,15 @@ def test_one_value_is_found_within_the_announced_number_of_tests(data: st.DataOb
 @given(st.data(), st.integers(2, 70))
 def test_two_values_that_only_together_flip_it_are_both_found(data: st.DataObject, n: int) -> None:
     pair = set(data.draw(st.lists(st.integers(0, n - 1), min_size=2, max_size=2, unique=True)))
-    answer, table = search(n, culprits(pair))
+    live = data.draw(st.integers(0, n))
+    answer, table = search(n, culprits(pair), Rules(steady=True, live=live))
     assert {i for block in answer.found for i in block} == pair and answer.minimal
-    assert len(table) <= 2 * announced(n)
+    assert len(table) <= announced_for_two(n) <= 2 * announced(n)
+
+
+def test_no_two_of_twenty_take_more_tests_than_announced() -> None:
+    took = [len(search(20, culprits(set(pair)))[1]) for pair in combinations(range(20), 2)]
+    assert len(took) == 190 and max(took) == announced_for_two(20) == 15
 
 
 @given(st.data(), st.integers(1, 40))
@@ -211,22 +228,59 @@ def test_more_failures_need_fewer_passes() -> None:
 # the forecast --------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=50, deadline=None)
 @given(SIZES, st.data())
 def test_no_search_for_one_value_restarts_more_often_than_forecast(n: int, data: st.DataObject) -> None:
     """Values below `live` need no restart."""
     live = data.draw(st.integers(0, n))
-
-    def restarts(before: Mix | None, after: Mix | None) -> int:
-        one, other = ({i for i in mix or () if i >= live} for mix in (before, after))
-        return int(one != other)
-
-    rules = Rules(steady=True, live=live)
+    restarts, rules = anew(live), Rules(steady=True, live=live)
     said = forecast(n, restarts, rules)
     culprit = data.draw(st.integers(0, n - 1))
     path: list[Mix | None] = [None, *walk(n, lambda mix: culprit in mix, rules), None]
     took = sum(restarts(a, b) for a, b in pairwise(path))
     assert took <= said.restarts <= said.tests and said.mean_restarts <= said.restarts
     assert live < n or said.restarts == 0
+
+
+def anew(live: int) -> Callable[[Mix | None, Mix | None], int]:
+    """The restarts between two mixes where values below `live` need none."""
+
+    def restarts(before: Mix | None, after: Mix | None) -> int:
+        one, other = ({i for i in mix or () if i >= live} for mix in (before, after))
+        return int(one != other)
+
+    return restarts
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data(), st.integers(2, 14), st.booleans())
+def test_no_search_for_two_values_restarts_more_often_than_forecast(
+    data: st.DataObject, n: int, steady: bool
+) -> None:
+    """Checks that are repeated come back to no mix, so that they restart no more often."""
+    live = data.draw(st.integers(0, n))
+    pair = set(data.draw(st.lists(st.integers(0, n - 1), min_size=2, max_size=2, unique=True)))
+    restarts, rules = anew(live), Rules(steady=steady, live=live)
+    said = forecast(n, restarts, rules).two
+    path: list[Mix | None] = [None, *walk(n, frozenset(pair).issubset, rules), None]
+    assert said and sum(restarts(a, b) for a, b in pairwise(path)) <= said.restarts
+    assert len(set(path)) - 1 <= said.tests and (live < n or said.restarts == 0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data(), st.integers(2, 14))
+def test_where_pairs_are_too_many_to_play_the_bound_is_no_lower(data: st.DataObject, n: int) -> None:
+    live = data.draw(st.integers(0, n))
+    played = forecast(n, anew(live), Rules(steady=True, live=live)).two
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forecasts, "PLAYED", 0)
+        bound = forecast(n, anew(live), Rules(steady=True, live=live)).two
+    assert played and bound and played.restarts <= bound.restarts
+    assert (played.restarts == 0) == (bound.restarts == 0)
+
+
+def test_one_value_alone_has_no_two() -> None:
+    assert forecast(1, anew(0), STEADY).two is None
 
 
 def test_what_is_known_narrows_from_test_to_test() -> None:

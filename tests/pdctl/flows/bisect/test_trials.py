@@ -68,6 +68,9 @@ def test_two_values_that_only_together_flip_it(noon: Bench) -> None:
     names = {d.env for block in report.answer.found for d in report.of(block)}
     assert names == {"KNOB_01", "PD_ROUTER_IDLE_TIMEOUT"} and len(report.answer.found) == 2
     assert "together" in report.summary and old(noon) == was
+    two = report.forecast.two
+    assert two is not None and report.tests <= two.tests
+    assert 2 <= report.restarts == len(noon.restarted) <= two.restarts
 
 
 def test_a_flaky_check_is_repeated_and_its_bound_said(noon: Bench) -> None:
@@ -155,7 +158,9 @@ def test_a_spent_budget_says_what_is_known_and_goes_on_later(noon: Bench) -> Non
     assert first.restarts <= 2 and "KNOB_01" in first.summary
     assert first.next.startswith("pdctl resume ") and old(noon) == was
     runs, tested = check.runs, [t.mix for t in first.trials]
+    assert first.state.restarts == first.restarts == len(noon.restarted) > 0
     second = bisect(noon, check, Options(STEADY, resume=True))
+    assert second.state.restarts == len(noon.restarted) == first.restarts + second.restarts
     assert second.answer is not None and second.exit is Exit.OK and old(noon) == was
     assert check.runs <= first.forecast.tests and [t.mix for t in second.trials[:runs]] == tested
     assert not state.path(noon.fleet()).exists()
