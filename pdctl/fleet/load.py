@@ -13,15 +13,20 @@ from pdctl.fleet.schema import FleetFile, HostTable
 
 
 def fleet_path(given: str | None = None) -> Path:
-    """--fleet, then PDCTL_FLEET, then ./fleet.toml; a folder means the fleet.toml inside it."""
+    """--fleet, then PDCTL_FLEET, then ./fleet.toml; a folder means the fleet.toml inside it.
+
+    Its folder has one name, however it was reached (`..`, a link, the current folder): paths below it go
+    into units and env files, where another spelling would be a change that restarts engines. Links are
+    followed because `..` behind one is another folder than it reads. The file itself may be a link.
+    """
     named = Path(given or os.environ.get("PDCTL_FLEET") or "fleet.toml").expanduser()
+    path = named / "fleet.toml" if named.is_dir() else named
     try:
-        path = named.absolute()
+        return Path(os.path.realpath(path.parent)) / path.name
     except FileNotFoundError:
         raise ConfigError(
             "no_folder", "The current folder is gone.", "Change to the fleet's folder."
         ) from None
-    return path / "fleet.toml" if path.is_dir() else path
 
 
 def load_fleet(given: str | Path | None = None, secrets: bool = True) -> Fleet:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pdctl.errors import ConfigError
+from pdctl.fleet.command import arguments
 from pdctl.fleet.names import nearest
 from pdctl.fleet.schema import EngineTable, FleetFile, HostTable, ModelTable, RouterTable
 
@@ -66,6 +67,10 @@ class HostPaths:
         return f"{self.root}/run/{name}.json"
 
 
+# The keys of a bundled engine's table that are arguments of its command, in their order.
+_SETTINGS = ("tp", "dtype", "device", "page_size", "pages", "max_running", "token_budget")
+
+
 @dataclass(frozen=True)
 class Engine:
     """One engine; `address` is the host's, where its router and peers reach it."""
@@ -103,6 +108,18 @@ class Engine:
         return self.spec.tp
 
     @property
+    def arguments(self) -> dict[str, str]:
+        """Flag -> value of what the fleet file says of its command line, "true" for a flag alone; numbers
+        that are left out are left to the engine. What follows from where it stands is not in it."""
+        if self.kind != "bundled":
+            return arguments(self.spec.command or ())
+        given = {key: getattr(self.spec, key) for key in _SETTINGS}
+        found = {
+            f"--{key.replace('_', '-')}": str(value) for key, value in given.items() if value is not None
+        }
+        return found | ({"--legacy-bootstrap": "true"} if self.spec.legacy_bootstrap else {})
+
+    @property
     def env(self) -> dict[str, str]:
         return self.spec.env
 
@@ -137,6 +154,11 @@ class Router:
     @property
     def port(self) -> int:
         return self.spec.port
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """As an engine's; the bundled one has none of its own in the fleet file."""
+        return arguments(self.spec.command or ())
 
     @property
     def env(self) -> dict[str, str]:

@@ -27,12 +27,13 @@ def last_deploy(fleet: Fleet) -> str:
 
 
 def last_values(fleet: Fleet) -> dict[str, dict[str, str]]:
-    """Unit -> what this operator's last deploy of it gave it, secrets left out."""
+    """Unit -> variables and arguments that this operator's last deploy gave it, secrets left out."""
     found: dict[str, dict[str, str]] = {}
     for command, note in noted(fleet.paths.journal, "deployment"):
         for given in note.get("values", ()) if _by_the_files(command) else ():
-            for unit in given["units"]:
-                found.setdefault(unit, given["env"])
+            # One without them is of a pdctl that noted no arguments: it cannot be compared with.
+            for unit in given["units"] if "values" in given else ():
+                found.setdefault(unit, given["values"])
     return found
 
 

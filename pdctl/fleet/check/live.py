@@ -30,14 +30,14 @@ def problems(fleet: Fleet, scope: Scope, deployed: str, given: Given) -> Iterato
     told values of units that are not in `given`."""
     for unit in scope.units if deployed else ():
         for name, value in unit.values.items():
-            row = find(name)
+            row = find(name) or unit.row(name)
             # A value that was seen to fire is the one that runs.
             if not unit.name or value.is_verified or (row and row.live):
                 continue
             if says := _changed(name, value, deployed, given.get(unit.name)):
                 yield Finding("warning", "live", name, f"{says} {_when(row)}", _DO, value.place, (unit.name,))
         for name, old in given.get(unit.name, {}).items() if unit.name else ():
-            row = find(name)
+            row = find(name) or unit.row(name)
             if name in unit.values or (row and row.live):
                 continue
             says = f"is set no more, was {old} in the last deploy, and is read {_when(row)}"
@@ -52,7 +52,7 @@ def _when(row: Variable | None) -> str:
 def _changed(name: str, value: Value, deployed: str, given: Mapping[str, str] | None) -> str:
     """By its text, whoever has edited it and whatever its date says; "" when it is as it was deployed."""
     at = f"at {value.date}, " if value.date > deployed else ""
-    if given is None or value.secret or name.startswith("-") or is_secret(name, value.value):
+    if given is None or value.secret or is_secret(name, value.value):
         return f"was changed {at}after the last deploy, and is read" if at else ""
     old = given.get(name)
     if old == value.value:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pdctl.errors import ConfigError
 from pdctl.fleet.catalogue.find import families_of, kind_of
 from pdctl.fleet.catalogue.variable import Variable
-from pdctl.fleet.command import arguments
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.problems import TomlFile
 from pdctl.fleet.profile import Profile, Value, engine_env, plain_env
@@ -110,9 +109,8 @@ def _unit(fleet: Fleet, unit: Engine | Router, file: TomlFile) -> Unit:
         values = plain_env(fleet, unit)  # a secret that cannot be had is a finding of its own
     if unit.kind != "bundled":
         values = {env: value for env, value in values.items() if not env.startswith("PD_")}
-        place = f"{fleet.path}:{file.line(*unit.keys, 'command')}"
-        values |= {
-            flag: Value(flag, text, unit.role, "An argument of its command.", place)
-            for flag, text in arguments(unit.spec.command or ()).items()
-        }
+    for flag, text in unit.arguments.items():
+        key = flag[2:].replace("-", "_") if unit.kind == "bundled" else "command"
+        place = f"{fleet.path}:{file.line(*unit.keys, key)}"
+        values[flag] = Value(flag, text, unit.role, "An argument of its command.", place)
     return Unit(unit.name, unit.role, unit.kind, unit.host, unit.profile, values)

@@ -133,8 +133,7 @@ def token_files(fleet: Fleet, paths: HostPaths) -> dict[str, tuple[str, bytes]]:
 
 
 def engine_argv(fleet: Fleet, engine: Engine) -> list[str]:
-    """Arguments of `python -m engine`; numbers that the fleet file leaves out are left to the engine."""
-    spec = engine.spec
+    """Arguments of `python -m engine`: where it stands and what it serves, then what its table gives."""
     argv = ["serve", "--instance", engine.name, "--role", engine.role, "--model", fleet.model.path]
     argv += ["--served-model-name", fleet.model.name, "--cell", engine.cell]
     argv += ["--host", engine.address, "--port", str(engine.port), "--advertise", engine.address]
@@ -143,12 +142,9 @@ def engine_argv(fleet: Fleet, engine: Engine) -> list[str]:
     if engine.role == "decode":
         for prefill in _cell_of(fleet, engine).prefills:
             argv += ["--peer", f"{prefill.name}={prefill.bootstrap}"]
-    numbers = ("tp", "dtype", "device", "page_size", "pages", "max_running", "token_budget")
-    for name in numbers:
-        value = getattr(spec, name)
-        if value is not None:
-            argv += ["--" + name.replace("_", "-"), str(value)]
-    return argv + (["--legacy-bootstrap"] if spec.legacy_bootstrap else [])
+    for flag, value in engine.arguments.items():
+        argv += [flag] if value == "true" else [flag, value]
+    return argv
 
 
 def router_argv(fleet: Fleet, router: Router) -> list[str]:

@@ -24,7 +24,8 @@ from pdctl.plan.run import run_steps
 from pdctl.plan.step import make_plan
 from pdctl.remote.journal import Journal
 
-# What units were given, each kind once, without secrets: `profile check` says what differs from it.
+# Variables and arguments that units were given, each kind once, without secrets: `profile check` says what
+# differs from it.
 Given = list[dict[str, Any]]
 
 AGAIN = "Correct what failed, then run `pdctl deploy` again; `pdctl diagnose` looks at what serves now."
@@ -38,11 +39,10 @@ def _values(deploy: Deploy) -> Given:
     made: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for unit in (u for group in deploy.groups for u in group.units):
         files = plain_env(deploy.ctx.fleet, unit.unit)  # the env file has pdctl's own beside these
-        plain = {
-            n: t for n, t in unit.env.items() if n in files and n not in unit.secret and not is_secret(n, t)
-        }
+        given = {n: t for n, t in unit.env.items() if n in files} | unit.unit.arguments
+        plain = {n: t for n, t in given.items() if n not in unit.secret and not is_secret(n, t)}
         made.setdefault(tuple(sorted(plain.items())), []).append(unit.name)
-    return [{"units": names, "env": dict(env)} for env, names in made.items()]
+    return [{"units": names, "values": dict(values)} for values, names in made.items()]
 
 
 def apply_deploy(deploy: Deploy, journal: Journal) -> Outcome:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from pdctl.cli import check, diagnose, load
 from pdctl.cli.words.answer import TABLE, candidates, joined, shown
 from pdctl.cli.words.names import KINDS
 from pdctl.diagnose.rules import CATALOGUE
@@ -126,6 +127,11 @@ def nodes(node: dict, path: str) -> Iterator[tuple[str, dict]]:
     yield path, node
     for name, verb in node.get("verbs", {}).items():
         yield from nodes(verb, f"{path} {name}".strip())
+
+
+def test_fixed_words_of_an_option_are_offered(folder: Path) -> None:
+    for verb, words in (("check", check._LEVELS), ("diagnose", diagnose._LEVELS), ("load", load._FAIL_ON)):
+        assert offered(verb, "--fail-on", "") == list(words), verb
 
 
 def test_what_profile_diff_compares_is_offered_by_its_kind(folder: Path, scripts: dict[str, Path]) -> None:

@@ -120,11 +120,12 @@ def test_a_value_edited_by_hand_is_told_from_what_the_last_deploy_gave(
 ) -> None:
     """Without any date, and of the units that were deployed with another."""
     loaded = load_fleet(fleet)
-    env = {n: v.value for n, v in engine_env(loaded, loaded.engine("decode-0")).items()}
+    decode = loaded.engine("decode-0")
+    env = {n: v.value for n, v in engine_env(loaded, decode).items()} | decode.arguments
     with Journal(fleet / ".pdctl" / "journal.db", "deploy") as journal:
         old = {**env, "PD_RANK_TIMEOUT": "21"}
-        journal.note("deployment", id="1", values=[{"units": ["prefill-0", "decode-0"], "env": old}])
-        journal.note("deployment", id="2", values=[{"units": ["decode-0"], "env": env}])
+        journal.note("deployment", id="1", values=[{"units": ["prefill-0", "decode-0"], "values": old}])
+        journal.note("deployment", id="2", values=[{"units": ["decode-0"], "values": env}])
     capsys.readouterr()
     assert main(["profile", "check"]) == Exit.FINDINGS
     path = fleet / "profiles" / "default.toml"

@@ -40,3 +40,21 @@ def test_a_deploy_notes_what_it_gave_and_an_edit_behind_it_is_found(bench: Bench
         ("PD_RANK_TIMEOUT", says, "prefill-0"),
         ("PD_RANK_TIMEOUT", says, "decode-0"),
     }
+
+
+def test_arguments_edited_behind_a_deploy_are_found_too(bench: Bench) -> None:
+    bench.deploy()
+    given = last_values(bench.fleet())
+    assert given["decode-0"]["--tp"] == "1" and "--pages" not in given["decode-0"]
+    table = "[cells.a.engines.decode-0]\n"
+    bench.edit(table, f"{table}pages = 96\n")
+    path = bench.fleet().path
+    path.write_text(path.read_text().replace("tp = 1", "tp = 2", 1))
+    fleet = bench.fleet()
+    found = check_profiles(fleet, None, last_deploy(fleet), last_values(fleet))
+    assert {(f.name, f.says, *f.units) for f in found} >= {
+        ("--tp", "is 2, was 1 in the last deploy, and is read at start", "prefill-0"),
+        ("--pages", "is 96, was not set in the last deploy, and is read at start", "decode-0"),
+    }
+    line = fleet.path.read_text().splitlines().index("pages = 96") + 1
+    assert next(f for f in found if f.name == "--pages").place == f"{fleet.path}:{line}"
