@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any
 from pdctl.errors import PdctlError, UnreachableError
 from pdctl.exits import Exit
 from pdctl.remote.audit import Audit
+from pdctl.remote.journal_retention import retain
 from pdctl.remote.journal_store import Store
 from pdctl.remote.operator import me
 from pdctl.remote.recording import Executed
@@ -186,6 +187,8 @@ class Journal:
             "UPDATE runs SET state = ?, seconds = ?, error = ? WHERE id = ?",
             (state, time.monotonic() - self._begin, message, self.id),
         )
+        with suppress(PdctlError):  # it was said above, and the next run does it
+            retain(self._store)
         self._store.close()
 
     def _step_of(self, host: str) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.names import nearest
+from pdctl.remote.journal_retention import forget
 from pdctl.remote.journal_store import Store
 from pdctl.remote.operator import gone, me
 
@@ -128,14 +129,7 @@ def prune_runs(path: Path, days: float) -> int:
         return 0
     store = Store(path)
     try:
-        old = "SELECT id FROM runs WHERE started < ? AND state != 'running'"
-        limit = (time.time() - days * 86400,)
-        count = len(store.read(old, limit))
-        newest = "SELECT rowid FROM notes WHERE at = (SELECT MAX(at) FROM notes n WHERE n.what = notes.what)"
-        for table, but in (("steps", ""), ("commands", ""), ("notes", f" AND rowid NOT IN ({newest})")):
-            store.write(f"DELETE FROM {table} WHERE run IN ({old}){but}", limit)
-        store.write(f"DELETE FROM runs WHERE id IN ({old})", limit)
-        return count
+        return forget(store, time.time() - days * 86400)
     finally:
         store.close()
 

@@ -1,7 +1,7 @@
 """One cell under the supervisor's eyes: which findings it has and since when, what was done about them; pure.
 
-Durations are monotonic. A finding is confirmed by looks that follow one another; time in which nobody looked
-confirms nothing.
+Durations are monotonic. A finding is confirmed by judgements that follow one another: of the time between two
+of them no more counts than `confirm_gap`, so that one that stands for long is one that was seen often.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ HOUR = 3600.0
 
 @dataclass
 class Standing:
-    """A finding that was there in every look from `first` to `last`."""
+    """A finding that was there in every judgement from `first` to `last`; `age` counts of that time."""
 
     seen: Seen
     first: float
     last: float
+    age: float = 0.0
 
-    @property
-    def age(self) -> float:
-        return self.last - self.first
+    def again(self, seen: Seen, now: float, gap: float) -> Standing:
+        return Standing(seen, self.first, now, self.age + min(max(0.0, now - self.last), gap))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Case:
     `done` are the actions of the last hour, `tried` those of the present incident, `would` what a dry
     run has said of it, `refused` how many tries in a row were refused. Nothing is begun before `not_before`,
     and what shows before `alone_until` is still of the last action. `broken` is why the last co-restart
-    stopped half way, with what it was done for.
+    stopped half way, with what it was done for. Facts from before `facts_after` are of another time.
     """
 
     cell: str
@@ -60,29 +60,32 @@ class Case:
     said: str = ""
     not_before: float = 0.0
     alone_until: float = 0.0
+    facts_after: float = 0.0
     broken: Seen | None = None
 
     @property
     def state(self) -> State:
         return self.machine.state
 
-    def look(self, found: Iterable[Seen], now: float) -> bool:
-        """The findings of one look; whether the state changed."""
+    def look(self, found: Iterable[Seen], now: float, gap: float) -> bool:
+        """The findings of one judgement; of the time since the last, `gap` counts at the most. Whether the
+        state changed.
+        """
         fresh: dict[tuple[str, str], Standing] = {}
         for seen in found:
             was = self.standing.get(seen.key)
-            fresh[seen.key] = Standing(seen, was.first if was else now, now)
+            fresh[seen.key] = was.again(seen, now, gap) if was else Standing(seen, now, now)
         self.standing, self.blind = fresh, ""
         return self.machine.take(Event.SICK if fresh else Event.WELL, now)
 
     def lost(self, why: str, now: float) -> bool:
         """It cannot be judged now; whether that is news."""
-        self.standing, self.blind = {}, why
+        self.standing, self.blind, self.facts_after = {}, why, now
         return self.machine.take(Event.BLINDED, now)
 
-    def unseen(self) -> None:
-        """Nobody looked for a while."""
-        self.standing = {}
+    def unseen(self, now: float) -> None:
+        """What is seen now says nothing."""
+        self.standing, self.facts_after = {}, now
         self.machine.unseen()
 
     def confirmed(self, policy: PolicyFile, now: float) -> bool:

@@ -57,7 +57,6 @@ class Ward:
         self.notices: list[Notice] = []
         self.urgent: list[Case] = []
         self._before: Observation | None = None
-        self._looked: float | None = None
         self._deep: float | None = None
         self._moved: dict[str, float] = {}
         self._serving: dict[str, str] = {}
@@ -79,11 +78,10 @@ class Ward:
         While somebody else holds the fleet (`held`) what is wrong is their doing: nothing is judged.
         """
         now, p = self._clock.now(), self.policy.supervisor
-        if self._looked is not None and now - self._looked > p.confirm_gap:
-            self._unseen()
-        before, self._before, self._looked = self._before, seen, now
+        before, self._before = self._before, seen
         if held:
-            self._unseen()
+            for case in self.cases.values():
+                case.unseen(now)
             return frozenset()
         self._engines(seen, now)
         if why := cut_off(seen):
@@ -110,10 +108,6 @@ class Ward:
 
     def _cells(self, seen: Observation) -> Mapping[str, tuple[EngineLook, ...]]:
         return seen.cells()
-
-    def _unseen(self) -> None:
-        for case in self.cases.values():
-            case.unseen()
 
     def _engines(self, seen: Observation, now: float) -> None:
         p = self.policy.supervisor
@@ -148,15 +142,17 @@ class Ward:
             if transfers(engine) > old.get(engine.name, 0):
                 self._moved[engine.cell] = now
 
-    def judged(self, cell: str, found: Iterable[Seen]) -> None:
-        """What diagnose says of a cell that `look` had asked for."""
-        case = self.cases[cell]
-        if case.state is State.ACTING:
+    def judged(self, cell: str, found: Iterable[Seen], at: float | None = None) -> None:
+        """What diagnose says of a cell that `look` had asked for, by facts of `at`: what was collected before
+        an act ended, or while the cell could not be judged, says nothing.
+        """
+        case, at = self.cases[cell], self._clock.now() if at is None else at
+        if case.state is State.ACTING or at < case.facts_after:
             return
         found = list(found)
         if case.broken is not None and not self._mended(cell):
             found = [case.broken, *(f for f in found if f.key != case.broken.key)]
-        self._found(case, found, self._clock.now())
+        self._found(case, found, at)
 
     def _mended(self, cell: str) -> bool:
         """As `mended`; what was half way is whole then, with or without our doing."""
@@ -185,7 +181,7 @@ class Ward:
         if case.state is State.SETTLING and found and now < case.alone_until:
             return
         was = case.state
-        case.look(found, now)
+        case.look(found, now, p.confirm_gap)
         case.confirmed(self.policy, now)
         if case.state in (State.ILL, *RESTING) and was is not case.state:
             self._open(case)
@@ -248,11 +244,11 @@ class Ward:
 
     # acting
 
-    def decide(self) -> list[tuple[Case, Decision]]:
-        """What is due now, at most one act a cell."""
+    def decide(self, cells: Set[str] | None = None) -> list[tuple[Case, Decision]]:
+        """What is due now, at most one act a cell; of `cells` alone, whose verdicts are of this moment."""
         now = self._clock.now()
         due = []
-        for case in self.cases.values():
+        for case in self.cases.values() if cells is None else [self.cases[c] for c in sorted(cells)]:
             if case.state is State.FLAPPING and self._stands(case):
                 case.machine.take(Event.GAVE_UP, now)
                 self._person(case, "it is ill again and again, and ill now")
@@ -316,6 +312,7 @@ class Ward:
         """What came of it: done, failed, or refused, which counts as no try."""
         now = self._clock.now()
         case.machine.take(Event.ENDED, now)
+        case.facts_after = now
         self._store.ended(id, outcome, detail)
         self._note(case, "action", f"{decision.words}: {outcome}: {detail}")
         if case.incident is not None:
@@ -359,7 +356,7 @@ class Ward:
         known = self._codes(case)
         found = Seen(known[0] if known else "PD201", target, cell, frozenset({target}), why)
         case.broken = found if target == cell else None
-        case.look([found], now)
+        case.look([found], now, self.policy.supervisor.confirm_gap)
         case.machine.take(Event.CONFIRMED, now)
         self._open(case)
         return case

@@ -2,12 +2,14 @@
 
 RELEASE is what one more file says in the engines' code, which makes it another release; "" leaves the code as
 it is. POINT is `at ID` where that step of the run begins, `within ID` a moment later, `behind ID` where it
-has ended, `next FILE` behind the first step that FILE does not list yet, which adds it; "" is nowhere.
+has ended, `next FILE` behind the first step whose kind FILE does not list yet, which adds it; "" is nowhere.
+Steps of one kind differ in their host or their engine alone.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -28,11 +30,15 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def first_time(file: Path, id: str) -> bool:
+def kind(id: str) -> str:
+    return re.sub(r"^h\d/", "", re.sub(r"(prefill|decode)-\d", "engine", id))
+
+
+def first_time(file: Path, kind: str) -> bool:
     known = file.read_text().splitlines() if file.exists() else []
-    if id not in known:
-        file.write_text("\n".join([*known, id]))
-    return id not in known
+    if kind not in known:
+        file.write_text("\n".join([*known, kind]))
+    return kind not in known
 
 
 def dies(point: str) -> None:
@@ -48,7 +54,7 @@ def dies(point: str) -> None:
             if (when, where) == ("within", id):
                 threading.Timer(MOMENT, die).start()
             yield step
-        if (when, where) == ("behind", id) or (when == "next" and first_time(Path(where), id)):
+        if (when, where) == ("behind", id) or (when == "next" and first_time(Path(where), kind(id))):
             die()
 
     Journal.doing = dying  # type: ignore[method-assign]

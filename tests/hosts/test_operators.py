@@ -31,6 +31,7 @@ from pdctl.remote.lock_lease import hold
 from pdctl.transport.far import calls
 from tests.hosts.lab.host import LabHost, until
 from tests.hosts.lab.lab import Lab
+from tests.pdctl.models import model_script
 
 ROOT = "/opt/pdctl/opr"
 # Tools of the lock and of the audit record answer at once, everything else waits while /srv/slow is there.
@@ -170,6 +171,9 @@ def test_one_changes_the_fleet_and_the_other_is_told_who(
     code, document = bob.json("lock", "status")
     assert (code, document["state"], document["control"]) == (Exit.LOCKED, "live", "h1")
     assert document["holder"]["heartbeat_age_s"] < 60
+    code, said = bob.run("lock", "release")
+    assert code == Exit.LOCKED and f"(pid {run.pid})" in said, said
+    assert (held := entry(hosts[0])) is not None and held["pid"] == run.pid
     waiting = bob.start("down", "--yes", "--json")
     assert waiting.wait(60) == Exit.LOCKED
     waiting.communicate()
@@ -341,3 +345,32 @@ def test_an_interrupted_run_gives_the_lock_back(hosts: list[LabHost], ann: Opera
     assert run.returncode == Exit.INTERRUPTED
     assert entry(hosts[0]) is None
     assert ann.json("history")[1]["runs"][0]["state"] == "interrupted"
+
+
+def test_an_interrupt_within_a_hook_ends_all_of_it(
+    hosts: list[LabHost], ann: OperatorBox, host_python: str
+) -> None:
+    """As Ctrl-C: what the hook has started goes too, and no host has anything but the freed lock's places."""
+    for host in hosts[:2]:
+        host.sh(model_script("/srv/model"))
+    path = ann.folder / "fleet.toml"
+    existing = f'runtime = "existing"\npython = "{host_python}"'
+    path.write_text(path.read_text().replace('python = "/srv/py"', existing))
+    hook, pids = ann.folder / ".pdctl" / "hooks" / "pre-deploy", ann.folder / "pids"
+    hook.parent.mkdir(parents=True)
+    hook.write_text(f"#!/bin/sh\nsleep 300 & echo $$ $! > {pids}.new && mv {pids}.new {pids}; wait\n")
+    hook.chmod(0o755)
+    run = ann.start("deploy", "--yes")
+    until(lambda: pids.exists() or run.poll() is not None, 60, "the hook runs")
+    assert run.poll() is None, run.communicate()
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == Exit.INTERRUPTED and "Traceback" not in out + err, out + err
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids.read_text().split()), 10, "it ended")
+    assert entry(hosts[0]) is None
+    for host in hosts[:2]:
+        assert "releases" not in host.sh(f"ls -A {ROOT} 2>&1 || true"), "nothing was deployed"
+    (found,) = ann.json("history")[1]["runs"]
+    (whole,) = ann.json("history", found["id"])[1]["runs"]
+    assert (whole["command"], whole["state"]) == ("deploy", "interrupted")
+    assert [(s["id"], s["state"]) for s in whole["steps"]] == [("hook/pre-deploy", "interrupted")], whole

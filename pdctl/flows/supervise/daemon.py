@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pdctl.bundle.documents import Documents
 from pdctl.errors import PdctlError
 from pdctl.fleet.model import Engine, Fleet
 from pdctl.flows.changing import fleet_lock
 from pdctl.flows.context import Context
-from pdctl.flows.diagnose import diagnose_kept
 from pdctl.flows.foreign import mixed
 from pdctl.flows.supervise import evidence
 from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
+from pdctl.flows.supervise.judging import Judging
 from pdctl.flows.supervise.switch import Standby, pause_of
 from pdctl.remote.fanout import begin
 from pdctl.remote.journal_read import list_runs, read_run
@@ -23,7 +23,7 @@ from pdctl.supervisor.case import Case
 from pdctl.supervisor.clock import Clock, SystemClock
 from pdctl.supervisor.decide import Decision
 from pdctl.supervisor.incidents import Incidents
-from pdctl.supervisor.judge import FRONT, seen
+from pdctl.supervisor.judge import FRONT
 from pdctl.supervisor.live import Standing
 from pdctl.supervisor.observation import Observation
 from pdctl.supervisor.policy import Act, PolicyFile
@@ -94,8 +94,10 @@ class Daemon:
         self.switches = Switches()
         self.running: Running | None = None
         self.seen: Observation | None = None
+        self.judging = Judging(self.fleet, self.clock)
         self._bundles: dict[str, Documents] = {}
         self._half = half_way(self.fleet)
+        self._resumes: Case | None = None
 
     @property
     def policy(self) -> PolicyFile:
@@ -108,26 +110,33 @@ class Daemon:
         self._ask_switches()
         held = "" if self.running else self.switches.held
         wanted = self.ward.look(self.seen, held)
-        if wanted:
-            self._diagnose(wanted)
-        for case in self._taken_urgent():
-            self._keep(case)
+        if held:
+            self.judging.forget()
+        self.judging.want(wanted)
+        self.follow()
+
+    def follow(self) -> None:
+        """Take in a verdict that is there, and what follows from it; also between two looks."""
+        self._settle_running()
+        judged = self._hear()
+        self._keep_urgent()
         if self.running is None and self._may_act():
             if self._half is not None:
                 self._go_on(self._half)
-            for case, decision in self.ward.decide() if self.running is None else ():
-                if self._begin(case, decision):
-                    break
-        for case in self._taken_urgent():
-            self._keep(case)
+            elif judged:
+                for case, decision in self.ward.decide(judged):
+                    if self._begin(case, decision):
+                        break
+        self._keep_urgent()
         notices, self.ward.notices = self.ward.notices, []
         for notice in notices:
             self.say(f"{notice.kind}: incident {notice.incident}, {notice.cell or 'fleet'}: {notice.text}")
             self._tell(notice)
 
-    def _taken_urgent(self) -> list[Case]:
+    def _keep_urgent(self) -> None:
         urgent, self.ward.urgent = self.ward.urgent, []
-        return urgent
+        for case in urgent:
+            self._keep(case)
 
     # switches
 
@@ -166,21 +175,19 @@ class Daemon:
 
     # judging
 
-    def _diagnose(self, cells: Set[str]) -> None:
-        """The rules over everything that hosts and engines of these cells say."""
-        narrow = narrowed(self.fleet, cells)
-        with Context(narrow) as ctx:
-            report, documents = diagnose_kept(ctx)
-        owners = {e.name: e.cell for e in self.fleet.engines()}
-        found = seen(report, owners)
-        for cell in cells:
-            mine = [f for f in found if f.cell == cell]
-            self.ward.judged(cell, mine)
+    def _hear(self) -> frozenset[str]:
+        """The cells of a verdict that has come in: what is decided now is decided by it."""
+        verdict = self.judging.turn()
+        if verdict is None:
+            return frozenset()
+        for cell in verdict.cells:
+            self.ward.judged(cell, verdict.of(cell), verdict.at)
             self._bundles.pop(cell, None)
-            if mine or self.ward.cases[cell].incident is not None:
-                self._bundles[cell] = documents
+            if verdict.of(cell) or self.ward.cases[cell].incident is not None:
+                self._bundles[cell] = verdict.documents
         while len({id(bundle) for bundle in self._bundles.values()}) > BUNDLES:
             self._bundles.pop(next(iter(self._bundles)))
+        return verdict.cells
 
     def _keep(self, case: Case) -> bool:
         """The bundle that the case was judged by, as evidence; whether it was kept."""
@@ -199,19 +206,28 @@ class Daemon:
     # acting
 
     def _go_on(self, half: HalfWay) -> None:
-        """Finish what a supervisor began that was killed, unless what it restarted serves all the same."""
-        self._half = None
-        if half.cell not in self.ward.cases or self._whole(half):
-            self.say(f"run {half.run} of an earlier supervisor died, and {half.named} serves: left as it is")
+        """Finish what a supervisor began that was killed, unless what it restarted serves all the same.
+
+        Once its cell was judged: evidence comes first here too.
+        """
+        if self._resumes is None:
+            if half.cell not in self.ward.cases or self._whole(half):
+                died = f"run {half.run} of an earlier supervisor died"
+                self.say(f"{died}, and {half.named} serves: left as it is")
+                self._half = None
+                return
+            self.say(half.why)
+            self._resumes = self.ward.half_way(half.cell, half.target, half.why)
+            self._bundles.pop(half.cell, None)
+        case = self._resumes
+        if case.cell not in self._bundles:
+            self.judging.want({case.cell})
             return
-        why = f"run {half.run} of an earlier supervisor died half way: {half.step}"
-        self.say(why)
-        case = self.ward.half_way(half.cell, half.target, why)
-        self._diagnose({half.cell})
+        self._half = None
         if self.policy.supervisor.mode == "watch" or self.ward.spent(case, half.act, half.target):
             return  # what is decided next ends in "needs a person"
         code = next((s.seen.code for s in case.standing.values()), "PD201")
-        self._begin(case, Decision(half.act, half.target, half.cell, code, half.target, why), half.run)
+        self._begin(case, Decision(half.act, half.target, half.cell, code, half.target, half.why), half.run)
 
     def _whole(self, half: HalfWay) -> bool:
         if half.act is Act.CO_RESTART:
@@ -224,9 +240,6 @@ class Daemon:
 
     def _begin(self, case: Case, decision: Decision, resumes: str = "") -> bool:
         """Whether it was begun, or said in a dry run. Evidence first: without it nothing is done."""
-        if case.cell not in self._bundles:
-            self._diagnose({case.cell})  # and what is due then is begun in the next turn
-            return False
         if not self._keep(case):
             return False
         if self.policy.supervisor.mode == "dry-run":
@@ -280,6 +293,10 @@ class HalfWay:
     def named(self) -> str:
         return f"cell {self.cell}" if self.act is Act.CO_RESTART else self.target
 
+    @property
+    def why(self) -> str:
+        return f"run {self.run} of an earlier supervisor died half way: {self.step}"
+
 
 def half_way(fleet: Fleet) -> HalfWay | None:
     """The newest run of this machine's journal, when it is such a one; whoever came after has seen to it."""
@@ -295,16 +312,6 @@ def half_way(fleet: Fleet) -> HalfWay | None:
     cells = {e.name: e.cell for e in fleet.engines()} | {fleet.router.name: FRONT}
     target = run.again[1]
     return HalfWay(run.id, Act.RESTART, target, cells[target], step) if target in cells else None
-
-
-def narrowed(fleet: Fleet, cells: Set[str]) -> Fleet:
-    """The fleet with these cells alone, and the hosts that they and the router are on."""
-    if FRONT in cells or set(fleet.cells) <= set(cells):
-        return fleet
-    kept = {name: cell for name, cell in fleet.cells.items() if name in cells}
-    names = {e.host for cell in kept.values() for e in cell.engines} | {fleet.router.host, fleet.control}
-    hosts = {name: host for name, host in fleet.hosts.items() if name in names}
-    return replace(fleet, cells=kept, hosts=hosts)
 
 
 def summary(daemon: Daemon) -> Standing:

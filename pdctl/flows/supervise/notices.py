@@ -1,7 +1,7 @@
 """Notices to people: by webhook or command, tried again when they fail, none twice.
 
 Sending never holds the supervisor up: a thread of its own works through a queue that drops the oldest when it
-is full, and says so.
+is full, and says so. What has not arrived lies in the outbox too, for whoever comes after this process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import httpx
 
 from pdctl.errors import PdctlError
 from pdctl.fleet.tokens import token_of
+from pdctl.supervisor.outbox import KEPT, OLDEST, Outbox
 from pdctl.supervisor.policy import Channel
 from pdctl.supervisor.ward import Notice
 
-QUEUED, REMEMBERED = 200, 1000
-# Seconds between tries; after the last one the notice is given up, aloud.
-RETRIES = (1.0, 5.0, 30.0, 120.0)
+QUEUED, REMEMBERED = KEPT, 1000
+# Seconds between tries, the last one again and again until the notice is too old: it is given up, aloud.
+RETRIES = (1.0, 5.0, 30.0, 120.0, 600.0)
 DEADLINE = 10.0
 FAREWELL = 5.0
 
@@ -36,10 +37,14 @@ class _Letter:
     body: dict[str, object]
     tries: int = 0
     due: float = 0.0
+    until: float = float("inf")  # monotonic seconds
 
 
 class Teller:
-    """`channels` may be replaced while it runs. `folder` is where secrets lie; `say` hears what failed."""
+    """`channels` may be replaced while it runs. `folder` is where secrets lie; `say` hears what failed.
+
+    What lies in `outbox` is sent first. A notice is tried for `patience` seconds.
+    """
 
     def __init__(
         self,
@@ -47,14 +52,19 @@ class Teller:
         folder: Path,
         channels: Mapping[str, Channel],
         say: Callable[[str], None],
+        outbox: Outbox,
         retries: tuple[float, ...] = RETRIES,
+        patience: float = OLDEST,
     ) -> None:
         self.channels = channels
+        self._outbox, self._patience = outbox, patience
         self._fleet, self._folder, self._say, self._retries = fleet, folder, say, retries
         self._letters: deque[_Letter] = deque()
         self._told: OrderedDict[str, None] = OrderedDict()
         self._changed = threading.Condition()
         self._over = False
+        for name, body, age in outbox.waiting():
+            self._letters.append(_Letter(name, body, until=time.monotonic() + patience - age))
         self._thread = threading.Thread(target=self._work, daemon=True, name="notices")
         self._thread.start()
 
@@ -72,7 +82,9 @@ class Teller:
                 self._told.popitem(last=False)
             for name, channel in self.channels.items():
                 if notice.kind in channel.on:
-                    self._letters.append(_Letter(name, body))
+                    self._keep(name, body)
+                    until = time.monotonic() + self._patience
+                    self._letters.append(_Letter(name, body, until=until))
             while len(self._letters) > QUEUED:
                 lost = self._letters.popleft()
                 self._say(f"notify {lost.channel}: too many notices wait; one was dropped")
@@ -95,6 +107,20 @@ class Teller:
             why = self._send(channel, letter.body) if channel is not None else ""
             if why:
                 self._again(letter, why)
+            else:
+                self._drop(letter)
+
+    def _keep(self, channel: str, body: dict[str, object]) -> None:
+        try:
+            self._outbox.put(str(body["id"]), channel, body)
+        except PdctlError as error:  # it is sent all the same
+            self._say(f"notify {channel}: not kept: {error.message}")
+
+    def _drop(self, letter: _Letter) -> None:
+        try:
+            self._outbox.drop(str(letter.body["id"]), letter.channel)
+        except PdctlError as error:
+            self._say(f"notify {letter.channel}: sent, and not noted: {error.message}")
 
     def _next(self) -> _Letter | None:
         """The first that is due, waited for; None at the end."""
@@ -109,12 +135,14 @@ class Teller:
             self._changed.wait(None if due is None else due.due - now)
 
     def _again(self, letter: _Letter, why: str) -> None:
-        if letter.tries >= len(self._retries):
+        wait = self._retries[min(letter.tries, len(self._retries) - 1)]
+        if time.monotonic() + wait > letter.until:
             self._say(f"notify {letter.channel}: given up after {letter.tries + 1} tries: {why}")
+            self._drop(letter)
             return
         if letter.tries == 0:
             self._say(f"notify {letter.channel}: {why}; it is tried again")
-        letter.due = time.monotonic() + self._retries[letter.tries]
+        letter.due = time.monotonic() + wait
         letter.tries += 1
         with self._changed:
             self._letters.append(letter)

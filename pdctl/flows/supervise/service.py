@@ -16,6 +16,7 @@ from pdctl.flows.supervise.daemon import Daemon, summary, words
 from pdctl.flows.supervise.eyes import Eyes
 from pdctl.flows.supervise.notices import Teller
 from pdctl.flows.supervise.switch import Standby
+from pdctl.supervisor.outbox import Outbox
 from pdctl.supervisor.policy import PolicyFile, load_policy
 from pdctl.supervisor.record import Record
 
@@ -62,7 +63,9 @@ class Service:
             looking = stack.enter_context(Context(fleet, say=self._say))
             record = stack.enter_context(Record(fleet, self._say, p.look_every, p.page, self._page))
             eyes = stack.enter_context(Eyes(looking, p.hosts_every))
-            teller = Teller(fleet.name, fleet.dir, policy.notify, self._say)
+            outbox = Outbox(fleet.paths.supervisor)
+            stack.callback(outbox.close)
+            teller = Teller(fleet.name, fleet.dir, policy.notify, self._say, outbox)
             stack.callback(teller.close)
             daemon = Daemon(ctx, policy, lease, lambda: record.keep(eyes.look()), teller.tell)
             stack.callback(daemon.close, lambda: self._tell(LONGER))
@@ -73,7 +76,7 @@ class Service:
             held = False
             while not self.stop.is_set():
                 began = time.monotonic()
-                self._turn(daemon, record)
+                self._turn(daemon, record, daemon.tick)
                 if daemon.switches.standby and daemon.running is None:
                     self._say("has lost its lease: stands by")
                     return fleet, policy
@@ -91,7 +94,7 @@ class Service:
                             self._say("read its policy again")
                         daemon.ward.reform(fresh[1])
                         teller.channels = fresh[1].notify
-                self._pause(daemon.policy.supervisor.look_every - (time.monotonic() - began))
+                self._pause(daemon, record, began + daemon.policy.supervisor.look_every)
             self._tell("STOPPING=1")
         return fleet, policy
 
@@ -107,11 +110,13 @@ class Service:
             self.stop.wait(AGAIN)
         return False
 
-    def _turn(self, daemon: Daemon, record: Record) -> None:
-        """One turn. The watchdog is fed by one that went to its end; what broke is said once."""
+    def _turn(self, daemon: Daemon, record: Record, turn: Callable[[], None]) -> None:
+        """A look, or what follows from a verdict. The watchdog is fed by one that went to its end; what
+        broke is said once.
+        """
         trouble = ""
         try:
-            daemon.tick()
+            turn()
         except PdctlError as error:
             trouble = f"this turn broke off: {error.message}"
         if trouble and trouble != self._trouble:
@@ -132,8 +137,9 @@ class Service:
                 self._say(f"  {line}")
             return None
 
-    def _pause(self, seconds: float) -> None:
-        """Until the next look, or until there is something to do."""
-        end = time.monotonic() + seconds
+    def _pause(self, daemon: Daemon, record: Record, end: float) -> None:
+        """Until the next look, or until there is something to do; a verdict does not wait for a look."""
         while not (self.stop.is_set() or self.again.is_set()) and (left := end - time.monotonic()) > 0:
+            if daemon.judging.done:
+                self._turn(daemon, record, daemon.follow)
             self.stop.wait(min(left, 0.2))

@@ -141,6 +141,31 @@ def test_a_forks_watchdog_and_the_handshake_are_told_apart_at_every_value(tuned:
     assert "after the last deploy" not in said, said
 
 
+def test_ctrl_c_behind_the_measuring_and_behind_the_deploy_tells_what_stands(
+    tuned: Rack,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stops(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    deployed(tuned, **{BOOTSTRAP: "3"})
+    words = ("--apply", "--seconds", "2", "--floor", "4", "--target", "0.06", "--limit", "30")
+    with monkeypatch.context() as at:
+        at.setattr(foreign, "_proofs", stops)
+        code, document, _ = ran(tuned, *words)
+    assert code == document["exit"] == Exit.INTERRUPTED and document["proposal"]["value"]
+    assert document["stopped"] == f"engines and profile {profile(tuned)} have the values that they had before"
+    assert environ(tuned, tuned.ports[0], BOOTSTRAP) == "3"
+    with monkeypatch.context() as at:
+        at.setattr(foreign, "_vouch", stops)
+        code, document, _ = ran(tuned, *words)
+    assert code == document["exit"] == Exit.INTERRUPTED and document["applied"]
+    assert "have all of the new values" in document["stopped"]
+    value = document["proposal"]["value"]
+    assert environ(tuned, tuned.ports[0], BOOTSTRAP) == f"{value:g}"
+    assert not path(load_fleet(tuned.out)).exists()
+
+
 def test_a_run_that_died_behind_its_deploy_is_undone_by_the_next(tuned: Rack) -> None:
     deployed(tuned, **{BOOTSTRAP: "3"})
     before = Path(tuned.out, "profiles", f"{profile(tuned)}.toml").read_text()

@@ -219,6 +219,21 @@ def test_a_folder_and_the_environment_name_a_fleet(tmp_path: Path, monkeypatch: 
     assert fleet_path("other.toml") == Path.cwd() / "other.toml"
 
 
+def test_a_fleet_is_the_same_by_whatever_way_it_was_reached(
+    write_fleet: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_fleet().parent
+    (folder.parent / "link").symlink_to(folder)
+    (folder / "below").mkdir()
+    by_name = load_fleet(folder)
+    monkeypatch.chdir(folder / "below")
+    ways = ("..", "../fleet.toml", folder / "below" / "..", folder.parent / "link", "../below/../fleet.toml")
+    for way in ways:
+        assert load_fleet(way) == by_name, way
+    (folder / "below" / "fleet.toml").symlink_to("../fleet.toml")
+    assert fleet_path() == folder / "below" / "fleet.toml", "the file may be a link"
+
+
 def test_an_unknown_unit_has_a_nearest_name(write_fleet: Write) -> None:
     with pytest.raises(ConfigError) as caught:
         load_fleet(write_fleet()).unit("decode-1")

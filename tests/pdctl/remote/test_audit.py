@@ -114,6 +114,21 @@ def test_the_last_lines_are_read(host: Host) -> None:
     assert read_audit(opened("ctl"), here(Path(host.root) / "other"), 5) == ([], 0)
 
 
+def test_a_record_that_has_grown_is_put_aside_and_read_on_and_the_oldest_goes(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the host runs it: the source on stdin."""
+    monkeypatch.setattr(audit_tool, "LIMIT", 2000)
+    for n in range(120):
+        audit_tool.append({"root": host.root, "lines": [{"n": n, "what": "x" * 100}]})
+    files = sorted(Path(host.root).iterdir())
+    assert [f.name for f in files] == ["audit.jsonl", *(f"audit.jsonl.{n}" for n in range(1, 4))]
+    assert all(f.stat().st_size < 2300 and f.stat().st_mode & 0o777 == 0o600 for f in files)
+    found = [int(r["n"]) for r in lines(host)]
+    assert len(found) > 30 and found == list(range(120 - len(found), 120)), "across files, none missing"
+    assert [int(r["n"]) for r in read_audit(opened("ctl"), host, 25)[0]] == list(range(95, 120))
+
+
 def test_many_writers_at_once_keep_every_line_whole(host: Host) -> None:
     ask = {"root": host.root, "lines": [{"what": "x" * 3000, "n": n} for n in range(40)]}
     argv = [sys.executable, audit_tool.__file__ or "", "append", json.dumps(ask)]

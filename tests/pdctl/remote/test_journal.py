@@ -14,8 +14,9 @@ import pytest
 
 from pdctl.errors import ConfigError, LockedError, PdctlError
 from pdctl.exits import Exit
+from pdctl.remote import journal_retention
 from pdctl.remote.journal import Call, Journal, Links
-from pdctl.remote.journal_read import Run, list_runs, prune_runs, read_run
+from pdctl.remote.journal_read import Run, last_note, list_runs, prune_runs, read_run
 from pdctl.remote.recording import Executed
 
 
@@ -280,6 +281,25 @@ def test_old_runs_are_forgotten_when_asked(db: Path) -> None:
     with sqlite3.connect(db) as connection:
         (left,) = connection.execute("SELECT count(DISTINCT run) FROM commands").fetchone()
     assert left == 1
+
+
+def test_every_run_forgets_what_is_too_old_or_too_many_and_no_newest_deploy(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_retention.retain, "__defaults__", (5, 400.0))
+    for command in ("deploy --yes", *(f"restart --co c{n}" for n in range(8))):
+        with Journal(db, command) as journal, journal.doing("s", "local", "work"):
+            journal.command(executed("local", "x"))
+            journal.note("deployment", id=command)
+    kept = [r.command for r in list_runs(db)]
+    assert kept == [*(f"restart --co c{n}" for n in range(7, 2, -1)), "deploy --yes"]
+    change(db, "UPDATE runs SET started = started - 500 * 86400 WHERE command LIKE 'restart%'")
+    with Journal(db, "restart a"):
+        pass
+    assert [r.command for r in list_runs(db)] == ["restart a", "deploy --yes"]
+    with sqlite3.connect(db) as connection:
+        (left,) = connection.execute("SELECT count(DISTINCT run) FROM commands").fetchone()
+    assert left == 1 and last_note(db, "deployment") == {"id": "restart --co c7"}
 
 
 def test_a_run_names_those_that_went_on_with_it(db: Path) -> None:

@@ -48,10 +48,32 @@ def test_a_finding_that_goes_away_by_itself_is_no_incident(bed: Bed) -> None:
     assert bed.state() is State.SERVING and not bed.store.recent() and not bed.told()
 
 
-def test_looks_far_apart_confirm_nothing_together(bed: Bed) -> None:
-    for _ in range(5):
-        assert not bed.look(WEDGE, after=40)
-    assert bed.state() is State.SUSPECT
+def test_what_is_judged_seldom_is_confirmed_by_how_often_it_was(bed: Bed) -> None:
+    """A hundred ill cells are judged minutes apart: of the time between two, half a minute counts."""
+    slow = finding("PD602", requests=("r1",))
+    for _ in range(2):
+        assert not bed.look(slow, after=200)
+    assert bed.state() is State.SUSPECT, "two are not enough for what is to stand for a minute"
+    ((_, decision),) = bed.look(slow, after=200)
+    assert decision.act is Act.ABORT
+
+
+def test_facts_from_before_an_act_ended_do_not_make_it_well(bed: Bed) -> None:
+    case, decision = bed.until(WEDGE)
+    collected = bed.clock.now()
+    bed.act(case, decision)
+    bed.ward.judged("a", [], collected)
+    assert case.machine.well_since is None, "its calm has not begun"
+    bed.ward.judged("a", [], bed.clock.now())
+    assert case.machine.well_since == bed.clock.now()
+
+
+def test_facts_from_before_somebody_held_the_fleet_say_nothing(bed: Bed) -> None:
+    collected = bed.clock.now()
+    bed.look(WEDGE, held="ann@desk: pdctl deploy")
+    bed.look(after=5)
+    bed.ward.judged("a", [WEDGE], collected)
+    assert not bed.ward.cases["a"].standing
 
 
 def test_a_clock_that_is_set_fires_nothing(bed: Bed) -> None:

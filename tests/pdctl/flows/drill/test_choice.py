@@ -10,13 +10,18 @@ import pytest
 
 from pdctl.diagnose.rules import BY_CODE
 from pdctl.errors import ConfigError, PdctlError
+from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.profile import load_profile
+from pdctl.flows.context import Context
+from pdctl.flows.drill import run as drill_run
 from pdctl.flows.drill.catalogue import DRILLS, chosen
 from pdctl.flows.drill.gate import edge_of
 from pdctl.flows.drill.run import _served
-from pdctl.flows.drill.score import Row
+from pdctl.flows.drill.score import Board, Row
 from pdctl.flows.init import Wanted, init_fleet
+from pdctl.flows.recovery import record
+from pdctl.flows.recovery.restore import Restored
 from tests.pdctl.models import model_folder
 
 
@@ -49,6 +54,41 @@ def test_drills_are_chosen_by_name_or_all_and_a_mistyped_one_is_told() -> None:
             chosen(names, every)
     with pytest.raises(ConfigError, match="lose-want"):
         chosen(["loose-want"], False)
+
+
+@pytest.mark.parametrize(
+    ("row", "stopped", "skipped"),
+    [
+        (Row("lose-want"), "what was played is undone", "it was interrupted"),
+        (
+            Row("kill-engine", evidence="gone", took=1.0),
+            "what was played is undone; whether everything serves again behind kill-engine was not seen: "
+            "`pdctl diagnose`",
+            "",
+        ),
+        (Row("kill-engine", evidence="gone", took=1.0, undone=2.0), "what was played is undone", ""),
+    ],
+)
+def test_behind_ctrl_c_the_board_says_what_stands(
+    row: Row, stopped: str, skipped: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_folder(tmp_path / "model")
+    init_fleet(tmp_path / "fleet.toml", Wanted("test", str(tmp_path / "model"), drill=True, profile="drill"))
+
+    def played(ctx: Context, drills: object, on: object, board: Board) -> None:
+        board.rows.append(row)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(drill_run, "_all", played)
+    monkeypatch.setattr(drill_run, "need_serving", lambda ctx, what: None)
+    with Context(load_fleet(tmp_path / "fleet.toml")) as ctx:
+        board = drill_run.run(ctx, [DRILLS[row.name]])
+        assert (board.exit, board.stopped, row.skipped) == (Exit.INTERRUPTED, stopped, skipped)
+        # While something is not put back nothing can be said of what stands.
+        record.write(ctx.fleet, record.Record())
+        monkeypatch.setattr(drill_run, "restore", lambda ctx: Restored())
+        with pytest.raises(KeyboardInterrupt):
+            drill_run.run(ctx, [DRILLS[row.name]])
 
 
 def test_only_its_own_profile_makes_a_fleet_drillable(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,9 +27,10 @@ from pdctl.flows.changing import fleet_lock
 from pdctl.flows.context import Context
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.supervise import daemon as daemon_module
-from pdctl.flows.supervise import evidence
+from pdctl.flows.supervise import evidence, judging
 from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
 from pdctl.flows.supervise.daemon import Daemon, half_way
+from pdctl.flows.supervise.judging import Judging, Verdict
 from pdctl.flows.supervise.pause import pause, resume
 from pdctl.flows.supervise.service import Service
 from pdctl.flows.supervise.switch import LEASE, Standby, lease_of, pause_of
@@ -188,6 +190,13 @@ def test_only_a_co_restart_of_a_supervisor_that_nobody_came_after_is_gone_on_wit
     assert half_way(fleet) is None, "somebody has seen to it"
 
 
+def at_once(act: Callable[[], Any]) -> Future[Any]:
+    """A thread's work, done already."""
+    done: Future[Any] = Future()
+    done.set_result(act())
+    return done
+
+
 class Turns:
     """A daemon whose looks and verdicts are given, and whose acts end when they are told to."""
 
@@ -199,7 +208,8 @@ class Turns:
         self.end = threading.Event()
         self.outcome: Outcome | None = Outcome("done", "so it was")
         self.path = ctx.fleet.dir
-        patch.setattr(Daemon, "_diagnose", self.diagnose)
+        patch.setattr(judging, "begin", at_once)
+        patch.setattr(Judging, "_judge", lambda _, cells, at: self.judge(cells, at))
         patch.setattr(daemon_module, "act", self.act)
         self.held, self.paused = "", ""
         patch.setattr(Daemon, "_ask_switches", self.switches)
@@ -214,10 +224,8 @@ class Turns:
     def look(self) -> Observation:
         return self.bed.seen(*{f.cell for f in self.found})
 
-    def diagnose(self, cells: set[str]) -> None:
-        for cell in cells:
-            self.daemon.ward.judged(cell, [f for f in self.found if f.cell == cell])
-            self.daemon._bundles[cell] = Documents("test", {"manifest.json": "{}"})
+    def judge(self, cells: frozenset[str], at: float) -> Verdict:
+        return Verdict(cells, at, tuple(self.found), Documents("test", {"manifest.json": "{}"}))
 
     def act(self, fleet: Fleet, decision: Decision, terms: Terms, say: object, resumes: str) -> Outcome:
         assert list(evidence.folder(fleet).glob("*.tar.gz")), "evidence comes first"
@@ -231,6 +239,7 @@ class Turns:
         for _ in range(count):
             self.clock.pass_(5.0)
             self.daemon.tick()
+            self.daemon.follow()
 
     @property
     def state(self) -> State:
@@ -465,10 +474,10 @@ def test_a_turn_that_breaks_off_is_said_once_feeds_nothing_and_the_next_one_goes
 
     monkeypatch.setattr(turns.daemon, "_look", look)
     for _ in range(3):
-        service._turn(turns.daemon, record)
+        service._turn(turns.daemon, record, turns.daemon.tick)
     assert said == ["this turn broke off: the disk is full."] and told == []
     broken[0] = False
-    service._turn(turns.daemon, record)
+    service._turn(turns.daemon, record, turns.daemon.tick)
     assert told and told[0].startswith("WATCHDOG=1\nSTATUS=")
 
 

@@ -11,6 +11,7 @@ from pdctl.bundle.documents import Documents
 from pdctl.fleet.load import load_fleet
 from pdctl.flows.context import Context
 from pdctl.flows.supervise import daemon as module
+from pdctl.flows.supervise import judging
 from pdctl.flows.supervise.act import Outcome
 from pdctl.flows.supervise.switch import Standby
 from tests.pdctl.supervisor.bed import Bed, Virtual, finding, policy
@@ -29,8 +30,9 @@ def test_every_ill_cell_is_acted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return Outcome("done", "so it was")
 
     # A bundle of its own for every look, as each is a new one.
-    monkeypatch.setattr(module, "diagnose_kept", lambda ctx: (None, Documents("t", {"manifest.json": "{}"})))
-    monkeypatch.setattr(module, "seen", lambda report, owners: wedges)
+    documents = lambda ctx: (None, Documents("t", {"manifest.json": "{}"}))  # noqa: E731
+    monkeypatch.setattr(judging, "diagnose_kept", documents)
+    monkeypatch.setattr(judging, "seen", lambda report, owners: wedges)
     monkeypatch.setattr(module, "act", act)
     monkeypatch.setattr(module.Daemon, "_ask_switches", lambda self: None)
     with Context(fleet, say=lambda said: None) as ctx:

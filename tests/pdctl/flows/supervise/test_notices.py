@@ -15,10 +15,12 @@ from typing import Any, ClassVar
 import pytest
 
 from pdctl.flows.supervise.notices import QUEUED, Teller
+from pdctl.supervisor.outbox import Outbox
 from pdctl.supervisor.policy import Channel
 from pdctl.supervisor.ward import Notice
 
 QUICK = (0.01, 0.01, 0.01)
+BRIEF = 1.0
 
 
 class Hook(BaseHTTPRequestHandler):
@@ -58,7 +60,11 @@ def notice(text: str = "wedged", kind: Any = "opened") -> Notice:
 
 
 def teller(folder: Path, said: list[str], **channels: Channel) -> Teller:
-    return Teller("test", folder, channels, said.append, QUICK)
+    return Teller("test", folder, channels, said.append, outbox(folder), QUICK, BRIEF)
+
+
+def outbox(folder: Path) -> Outbox:
+    return Outbox(folder / "supervisor.db")
 
 
 def test_a_webhook_that_fails_is_tried_again_under_the_same_key(url: str, tmp_path: Path) -> None:
@@ -86,9 +92,10 @@ def test_a_webhook_that_fails_is_tried_again_under_the_same_key(url: str, tmp_pa
 def test_one_that_never_arrives_is_given_up_aloud(url: str, tmp_path: Path) -> None:
     said: list[str] = []
     made = teller(tmp_path, said, ops=Channel(webhook=url))
-    Hook.refuse = 99
+    Hook.refuse = 9999
     made.tell(notice())
-    until(lambda: any("given up after 4 tries" in s for s in said))
+    until(lambda: any("given up after" in s for s in said))
+    assert len(Hook.got) > len(QUICK) and not outbox(tmp_path).waiting()
     made.close()
 
 
@@ -105,7 +112,7 @@ def test_the_same_notice_is_told_once_and_only_to_who_wants_its_kind(url: str, t
 def test_two_fleets_and_two_events_of_the_same_words_have_ids_of_their_own(url: str, tmp_path: Path) -> None:
     said: list[str] = []
     for fleet in ("east", "west"):
-        made = Teller(fleet, tmp_path, {"hook": Channel(webhook=url)}, said.append, QUICK)
+        made = Teller(fleet, tmp_path, {"hook": Channel(webhook=url)}, said.append, outbox(tmp_path), QUICK)
         for at in (1e9, 1e9 + 60.0):
             made.tell(replace(notice(), at=at))
         made.close()
@@ -128,10 +135,36 @@ def test_a_command_gets_the_notice_on_stdin_and_what_it_says_is_said(tmp_path: P
 def test_a_silent_receiver_holds_nobody_up_and_the_queue_is_bounded(tmp_path: Path) -> None:
     said: list[str] = []
     held = threading.Event()
-    made = Teller("test", tmp_path, {"ops": Channel(command=["x"])}, said.append, QUICK)
+    made = teller(tmp_path, said, ops=Channel(command=["x"]))
     made._send = lambda channel, body: str(held.wait(60))[:0]  # type: ignore[method-assign]
     for n in range(QUEUED + 50):
         made.tell(notice(f"n{n}"))
     assert len(made._letters) <= QUEUED and any("dropped" in s for s in said)
+    assert len(outbox(tmp_path).waiting()) <= QUEUED
     held.set()
+    made.close()
+
+
+def test_what_did_not_arrive_is_sent_by_the_successor_once(url: str, tmp_path: Path) -> None:
+    """The receiver is away and the supervisor dies meanwhile."""
+    Hook.refuse = 1
+    first = Teller("test", tmp_path, {"ops": Channel(webhook=url)}, print, outbox(tmp_path), (3600.0,))
+    first.tell(notice())
+    until(lambda: len(Hook.got) == 1)
+    second = teller(tmp_path, [], ops=Channel(webhook=url))
+    until(lambda: len(Hook.got) == 2)
+    second.close()
+    assert len({head["Idempotency-Key"] for head, _ in Hook.got}) == 1 and not outbox(tmp_path).waiting()
+    teller(tmp_path, [], ops=Channel(webhook=url)).close()
+    assert len(Hook.got) == 2
+
+
+def test_one_that_waited_too_long_is_given_up_by_the_successor_too(url: str, tmp_path: Path) -> None:
+    kept, said = outbox(tmp_path), list[str]()
+    kept.put("n1", "ops", {"id": "n1"})
+    kept._run("UPDATE outbox SET at = at - 86400", ())
+    Hook.refuse = 9999
+    made = Teller("test", tmp_path, {"ops": Channel(webhook=url)}, said.append, kept)
+    until(lambda: any("given up after 1 tries" in s for s in said))
+    assert not kept.waiting()
     made.close()

@@ -10,7 +10,8 @@ import pytest
 from pdctl.fleet.load import load_fleet
 from pdctl.fleet.model import Cell, Fleet
 from pdctl.flows.init import Wanted, init_fleet
-from pdctl.flows.supervise.daemon import narrowed, roster
+from pdctl.flows.supervise.daemon import roster
+from pdctl.flows.supervise.judging import narrowed
 from tests.pdctl.models import model_folder
 
 
