@@ -37,7 +37,9 @@ def kind(id: str) -> str:
 def first_time(file: Path, kind: str) -> bool:
     known = file.read_text().splitlines() if file.exists() else []
     if kind not in known:
-        file.write_text("\n".join([*known, kind]))
+        # Appended: another thread dies with this one, and would leave a file that it writes anew empty.
+        with file.open("a") as more:
+            more.write(f"{kind}\n")
     return kind not in known
 
 
