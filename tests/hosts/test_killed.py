@@ -136,7 +136,9 @@ def test_behind_every_kind_of_step_of_a_first_deploy(day: RealFleet) -> None:
 @pytest.mark.timeout(3600)
 def test_behind_every_kind_of_step_of_a_change(standing: RealFleet) -> None:
     seen = set(killed_everywhere(standing, "second"))
-    assert seen >= {"release", "current", "co-restart/a", *(f"a/{stage}" for stage in STAGES)}
+    # Who dies behind the router's own resume has ended the co-restart: nobody comes to the end of that stage.
+    stages = {f"a/{stage}" for stage in STAGES if stage != "resume"}
+    assert seen >= {"release", "current", "admin/resume/router", *stages}
     whole(standing, "second")
 
 
