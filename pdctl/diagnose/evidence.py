@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pdctl.adapters.traces import Event
 from pdctl.diagnose.words import count
 
-SHOWN = 200  # characters of a line in a finding
-_HEAD = 80  # of them from its start
+SHOWN = 240  # characters of a line in a finding
+_HEAD = 110  # of them from its start
 
 
 def quote(event: Event) -> str:

@@ -97,7 +97,7 @@ def before(party: Party, event: Event) -> list[Event]:
     exceptions = {e.order for e in party.traces.of("process.raised", "process.traceback", "process.fatal")}
     return [
         e
-        for e in party.traces.of("log.error", "log.native", "nccl.warn")
+        for e in party.traces.of("log.error", "log.native", "nccl.warn", "net.no_bootstrap")
         if max(begun, event.order - _ABOVE) < e.order < event.order
         and e.where.rpartition(":")[0] == document
         and e.order not in exceptions

@@ -35,7 +35,10 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Finding:
-    """`touches` are the engines concerned; `since` is Unix seconds. `certain` False asks for the tests."""
+    """`touches` are the engines concerned; `since` is Unix seconds. `certain` False asks for the tests.
+
+    Of `touches`, `suffer` are those it was done to: what only concerns them is no cause of it.
+    """
 
     code: str
     severity: Severity
@@ -44,6 +47,7 @@ class Finding:
     evidence: tuple[str, ...]
     remedy: str
     touches: frozenset[str]
+    suffer: frozenset[str] = frozenset()
     since: float | None = None
     role: str = "trigger"
     certain: bool = True
@@ -80,6 +84,7 @@ class Rule:
         remedy: str,
         *,
         touches: Iterable[str] | None = None,
+        suffer: Iterable[str] = (),
         since: float | None = None,
         severity: Severity | None = None,
         hypotheses: Sequence[Hypothesis] = (),
@@ -93,6 +98,7 @@ class Rule:
             evidence=tuple(evidence),
             remedy=remedy,
             touches=frozenset([subject] if touches is None else touches),
+            suffer=frozenset(suffer),
             since=since,
             role=self.role,
             certain=not hypotheses,

@@ -66,13 +66,18 @@ def _any_cause(effect: Finding, findings: Sequence[Finding]) -> Finding | None:
 
 def _may_explain(cause: Finding, effect: Finding) -> bool:
     rule = BY_CODE[cause.code]
-    if rule.fallback or effect.code in rule.echo_of or cause.severity < effect.severity:
+    if rule.fallback or cause.severity < effect.severity:
         return False
     if cause.role == "effect" or not _explains(cause, effect):
+        return False
+    either_way = effect.code in rule.echo_of
+    if either_way and _explains(effect, cause):
         return False
     if cause.since is None or effect.since is None:
         # A doubt without a time says nothing of what came before it.
         return cause.certain or effect.since is None
+    if either_way and effect.since > cause.since + _SLACK:
+        return False
     return cause.since <= effect.since + _SLACK
 
 
@@ -99,6 +104,8 @@ _FAULT_PINS = {
 }
 
 
+# Ends of processes: whoever was refused did not cause it by ending afterwards.
+_ENDS = ("PD201", "PD203", "PD210", "PD211", "PD212", "PD213", "PD214")
 # Events that are over: `since` is when the new life began.
 _OVER = ("PD204",)
 # Acts as long as it is armed and does not count how often.
@@ -111,6 +118,8 @@ def _acted(cause: Finding) -> bool:
 
 def _explains(cause: Finding, effect: Finding) -> bool:
     if cause.severity is Severity.INFO or not cause.touches & effect.touches:
+        return False
+    if cause.code in _ENDS and cause.touches & effect.touches <= effect.suffer:
         return False
     if cause.code in _OVER and cause.since is not None and effect.since is not None:
         # What began well after it was back has a cause of its own.

@@ -37,6 +37,15 @@ class Terminal:
             self._look(0.2)
         os.write(self._ours, f"{answer}\n".encode())
 
+    def press(self, keys: str) -> None:
+        """As they are: with Ctrl-C the terminal interrupts every process of its foreground group."""
+        os.write(self._ours, keys.encode())
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, once it has ended."""
+        return self._child.poll()
+
     @property
     def echoes(self) -> bool:
         """Whether what is typed is shown."""

@@ -31,6 +31,8 @@ from pdctl.remote.lock_lease import hold
 from pdctl.transport.far import calls
 from tests.hosts.lab.host import LabHost, until
 from tests.hosts.lab.lab import Lab
+from tests.hosts.operator_home import through_a_command
+from tests.hosts.terminal import Terminal
 from tests.pdctl.models import model_script
 
 ROOT = "/opt/pdctl/opr"
@@ -347,10 +349,32 @@ def test_an_interrupted_run_gives_the_lock_back(hosts: list[LabHost], ann: Opera
     assert ann.json("history")[1]["runs"][0]["state"] == "interrupted"
 
 
-def test_an_interrupt_within_a_hook_ends_all_of_it(
-    hosts: list[LabHost], ann: OperatorBox, host_python: str
-) -> None:
-    """As Ctrl-C: what the hook has started goes too, and no host has anything but the freed lock's places."""
+@dataclass
+class Hooked:
+    """A fleet with a hook before its deploy that starts a child and waits for it."""
+
+    ann: OperatorBox
+    pids: Path
+
+    @property
+    def runs(self) -> bool:
+        return self.pids.exists()
+
+    def ended_whole(self, hosts: list[LabHost]) -> None:
+        """What the hook has started is gone too, and no host has anything but the freed lock's places."""
+        pids = self.pids.read_text().split()
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 10, "it ended")
+        assert entry(hosts[0]) is None
+        for host in hosts[:2]:
+            assert "releases" not in host.sh(f"ls -A {ROOT} 2>&1 || true"), "nothing was deployed"
+        (found,) = self.ann.json("history")[1]["runs"]
+        (whole,) = self.ann.json("history", found["id"])[1]["runs"]
+        assert (whole["command"], whole["state"]) == ("deploy", "interrupted")
+        assert [(s["id"], s["state"]) for s in whole["steps"]] == [("hook/pre-deploy", "interrupted")], whole
+
+
+@pytest.fixture
+def hooked(hosts: list[LabHost], ann: OperatorBox, host_python: str) -> Hooked:
     for host in hosts[:2]:
         host.sh(model_script("/srv/model"))
     path = ann.folder / "fleet.toml"
@@ -360,17 +384,30 @@ def test_an_interrupt_within_a_hook_ends_all_of_it(
     hook.parent.mkdir(parents=True)
     hook.write_text(f"#!/bin/sh\nsleep 300 & echo $$ $! > {pids}.new && mv {pids}.new {pids}; wait\n")
     hook.chmod(0o755)
-    run = ann.start("deploy", "--yes")
-    until(lambda: pids.exists() or run.poll() is not None, 60, "the hook runs")
+    return Hooked(ann, pids)
+
+
+def test_an_interrupt_within_a_hook_ends_all_of_it(hosts: list[LabHost], hooked: Hooked) -> None:
+    run = hooked.ann.start("deploy", "--yes")
+    until(lambda: hooked.runs or run.poll() is not None, 60, "the hook runs")
     assert run.poll() is None, run.communicate()
     run.send_signal(signal.SIGINT)
     out, err = run.communicate(timeout=30)
     assert run.returncode == Exit.INTERRUPTED and "Traceback" not in out + err, out + err
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids.read_text().split()), 10, "it ended")
-    assert entry(hosts[0]) is None
-    for host in hosts[:2]:
-        assert "releases" not in host.sh(f"ls -A {ROOT} 2>&1 || true"), "nothing was deployed"
-    (found,) = ann.json("history")[1]["runs"]
-    (whole,) = ann.json("history", found["id"])[1]["runs"]
-    assert (whole["command"], whole["state"]) == ("deploy", "interrupted")
-    assert [(s["id"], s["state"]) for s in whole["steps"]] == [("hook/pre-deploy", "interrupted")], whole
+    hooked.ended_whole(hosts)
+
+
+def test_ctrl_c_at_a_terminal_within_a_hook_does_the_same(
+    hosts: list[LabHost], hooked: Hooked, home: Path
+) -> None:
+    """It reaches the whole foreground group, which what carries the connections is not in."""
+    through_a_command(home, "h1", "h2")
+    fleet = str(hooked.ann.folder / "fleet.toml")
+    with Terminal("-m", "pdctl", "--fleet", fleet, "deploy", "--yes") as run:
+        until(lambda: hooked.runs or run.code is not None, 60, "the hook runs")
+        run.press("\x03")
+        said = run.end(30)
+        assert run.code == Exit.INTERRUPTED, said
+    assert not any("Traceback" in line for line in said), said
+    assert any("Interrupted" in line for line in said), said
+    hooked.ended_whole(hosts)

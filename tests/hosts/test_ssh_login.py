@@ -20,7 +20,7 @@ from pdctl.transport.open import open_transport
 from tests.hosts.lab.disk import make_key
 from tests.hosts.lab.host import LabHost
 from tests.hosts.lab.lab import Lab
-from tests.hosts.operator_home import fleet_host
+from tests.hosts.operator_home import fleet_host, through_a_command
 from tests.hosts.sshd import sshd
 from tests.hosts.terminal import Terminal
 
@@ -232,19 +232,8 @@ def test_a_jump_host_that_does_not_reach_the_host_is_a_sentence(login: Login, ho
     assert "h2 (root@10.77.0.12 port 2)" in error.message
 
 
-def test_a_proxy_command_is_used(login: Login, home: Path, hosts: list[LabHost]) -> None:
-    carry = home / "carry.py"
-    carry.write_text(
-        "import os, socket, sys, threading\n"
-        "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
-        "def out():\n"
-        "    while d := s.recv(65536): os.write(1, d)\n"
-        "threading.Thread(target=out, daemon=True).start()\n"
-        "while d := os.read(0, 65536): s.sendall(d)\n"
-    )
-    config = home / ".ssh" / "config"
-    proxy = f"Host h1\n  ProxyCommand {sys.executable} {carry} %h %p\n"
-    config.write_text(proxy + config.read_text())
+def test_a_proxy_command_is_used(login: Login, home: Path) -> None:
+    through_a_command(home, "h1")
     assert login().run(ID, 20).text == "root\n"
 
 

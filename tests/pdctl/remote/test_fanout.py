@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 from pdctl.errors import PdctlError
-from pdctl.remote.fanout import fan_out
+from pdctl.remote.fanout import CONCURRENT, fan_out
 
 
 def test_a_hung_ask_does_not_hold_up_an_interrupt_or_the_exit() -> None:
@@ -29,3 +30,26 @@ def test_fan_out_keeps_every_outcome() -> None:
     assert [v for v in found.values() if isinstance(v, int)] == [k * 10 for k in range(0, 25, 2)]
     assert sum(isinstance(v, PdctlError) for v in found.values()) == 12
     assert fan_out([], ask) == {}
+
+
+def test_at_most_so_many_are_asked_at_once() -> None:
+    """As many as sshd lets log in at a time; all of the places are used."""
+    inside, most = 0, 0
+    counting, full, over = threading.Lock(), threading.Event(), threading.Event()
+
+    def ask(key: int) -> None:
+        nonlocal inside, most
+        with counting:
+            inside += 1
+            most = max(most, inside)
+        if most >= CONCURRENT:
+            full.set()
+        if most > CONCURRENT:
+            over.set()
+        assert full.wait(20), "not all places were used"
+        over.wait(0.2)  # for whoever comes in all the same
+        with counting:
+            inside -= 1
+
+    assert len(fan_out(range(2 * CONCURRENT), ask)) == 2 * CONCURRENT
+    assert most == CONCURRENT == 10

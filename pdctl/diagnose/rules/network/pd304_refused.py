@@ -99,6 +99,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             continue  # PD303
         there = [p.name for p in facts.parties if host is not None and p.member.host == host.name]
         dead = [p.name for p in facts.parties if died(p) and (p.name in there or at.port in ports(p))]
+        owners = [p.name for p in facts.parties if at.port in ports(p)]
         yield rule.finding(
             str(at),
             f"{listed(writers(events))} is refused at {at}, {count_words(len(events))}"
@@ -113,6 +114,7 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             ],
             f"see who owns port {at.port} there (ss -ltnp), then point peers to the server that does",
             touches=[*there, *dead, *writers(events)],
+            suffer=set(writers(events)) - set(owners),
             since=since(events),
             hypotheses=_live(at, dead),
         )
