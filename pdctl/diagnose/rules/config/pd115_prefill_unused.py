@@ -15,6 +15,8 @@ _HELD = ("running", "waiting", "queue_bootstrap", "queue_inflight")
 _BUSY = 20  # requests of the decodes below which a share says nothing
 _SHARE = 0.02  # of what the decodes served: what a warm-up is
 _STANDING = 0.1  # the same of prefills that nothing reaches while decode serves
+_WINDOW = 15.0  # seconds around a statistics line of decode in which a prefill's line speaks of the same time
+_LINES = 2  # of decode in which prompts came to it alone
 
 
 @rule("PD115", "prefills are never chosen", Severity.ERROR, ["readings"])
@@ -35,7 +37,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     decodes = [e for e in facts.engines if e.role == "decode"]
     able = all(not died(p) and p.traces.health in ("", "ok") for p in prefills)
     counted = [_served(p) for p in prefills]
-    if not prefills or not able or any(c is None for c in counted):
+    if not prefills or not able:
+        return
+    if any(c is None for c in counted):
+        yield from _by_lines(rule, facts, prefills, decodes)
         return
     idle, busy = sum(c or 0.0 for c in counted), sum(_served(d) or 0.0 for d in decodes)
     if not (busy > _BUSY and _unused(idle, busy, prefills, decodes)):
@@ -53,6 +58,39 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
             *([facts.router.name] if hasattr(facts.router, "name") else []),
         ],
     )
+
+
+def _by_lines(
+    rule: Rule, facts: Facts, prefills: list[EngineView], decodes: list[EngineView]
+) -> Iterator[Finding]:
+    """The same by statistics lines: prompts come to decode while every prefill shows none and holds none."""
+    alone = [
+        (d, r)
+        for d in decodes
+        for r in d.traces.readings
+        if r.numbers.get("prompt_tps") and r.at is not None and all(_quiet(p, r.at) for p in prefills)
+    ]
+    if len(alone) < _LINES:
+        return
+    names, whose = listed(p.name for p in prefills), listed(dict.fromkeys(d.name for d, _ in alone))
+    yield rule.finding(
+        names,
+        f"{names} computed nothing while prompts came to {whose}: the router does not choose a prefill.",
+        [
+            *(f"{d.name}: {r.numbers['prompt_tps']:g} prompt tokens a second" for d, r in alone[:3]),
+            *(f"{p.name}: 0 prompt tokens a second, nothing running, all the while" for p in prefills),
+            *quoted(facts.events("pair.null_remote")),
+        ],
+        "set the router's prefill choice explicitly, then send one long prompt",
+        touches=[p.name for p in prefills],
+    )
+
+
+def _quiet(prefill: EngineView, at: float) -> bool:
+    """It printed statistics at that time, and they show no work at all."""
+    near = [r.numbers for r in prefill.traces.readings if r.at is not None and abs(r.at - at) <= _WINDOW]
+    named = [n for n in near if "prompt_tps" in n]
+    return bool(named) and not any(n.get(w) for n in near for w in ("prompt_tps", *_HELD))
 
 
 def _unused(idle: float, busy: float, prefills: list[EngineView], decodes: list[EngineView]) -> bool:

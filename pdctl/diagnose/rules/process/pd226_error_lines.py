@@ -16,7 +16,7 @@ from pdctl.facts.missing import known
 
 _CAUSES = ("PD214", "PD212", "PD446", "PD524", "PD225", "PD443")
 # Signs that say nothing of what a line is about.
-_GENERAL = ("log.", "process.raised", "process.traceback", "http.", "net.ready")
+_GENERAL = ("log.", "process.raised", "process.traceback", "vllm.key_error", "http.", "net.ready")
 # A client that left or asked for what there is not, and a stop.
 _CLIENT = re.compile(
     r"(?i)context cancell?ed|client disconnect|AbortReq|bad request|\b4\d\d\b|validation|template|broken pipe"
