@@ -70,7 +70,7 @@ def run(
         again = (*words, "--yes", *(["--yes-really"] if really else []))
         with changing(context, Call(" ".join(words), again), lock_wait) as journal:
             board = play(context, drills, on, really, lambda question: confirm(question, yes))
-            journal.note("drill", board=board.document())
+            journal.note("drill", board=board.document(), **{row.name: row.said for row in board.rows})
             if board.stopped:
                 journal.ends("interrupted", board.stopped)
             elif not board.ok:

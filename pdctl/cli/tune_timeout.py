@@ -12,7 +12,7 @@ from pdctl.exits import Exit
 from pdctl.flows.changing import changing
 from pdctl.flows.tune.measure import CONTEXT
 from pdctl.flows.tune.proposal import FLOOR, TARGET, Wanted
-from pdctl.flows.tune.report import Options, TuneReport
+from pdctl.flows.tune.report import Options, TuneReport, records
 from pdctl.flows.tune.run import run
 from pdctl.flows.tune.stopped import interrupts, stop
 from pdctl.remote.journal import Call
@@ -98,9 +98,23 @@ def _check(measure_only: bool, verify: bool, apply: bool, restarts: int) -> None
 
 
 def _call(options: Options, yes: bool) -> Call:
-    """The words that a run is known by, and those that ask for it once more."""
-    chosen = {"--measure-only": options.measure_only, "--verify": options.verify, "--apply": options.apply}
-    words = ["tune-timeout", *(word for word, given in {**chosen, "--yes": yes}.items() if given)]
+    """The words that a run is known by, without what goes without saying, and those that ask for it once
+    more."""
+    chosen = {
+        "--measure-only": options.measure_only,
+        "--verify": options.verify,
+        "--apply": options.apply,
+        "--yes": yes,
+        "--one-sided": options.one_sided,
+    }
+    words = ["tune-timeout", *(word for word, given in chosen.items() if given)]
+    numbers, usual = _numbers(options), _numbers(Options())
+    known = [w for name, text in numbers.items() if text != usual[name] for w in (name, text)]
+    again = [w for pair in numbers.items() for w in pair]
+    return Call(" ".join([*words, *known]), (*words, *again))
+
+
+def _numbers(options: Options) -> dict[str, str]:
     numbers = {
         "--seconds": options.seconds,
         "--limit": options.limit,
@@ -109,8 +123,7 @@ def _call(options: Options, yes: bool) -> Call:
         "--floor": options.wanted.floor,
         "--restarts": options.restarts,
     }
-    again = [*words, *(word for name, number in numbers.items() for word in (name, f"{number:.10g}"))]
-    return Call(" ".join(words), (*again, *(["--one-sided"] if options.one_sided else [])))
+    return {name: f"{number:.10g}" for name, number in numbers.items()}
 
 
 def _asked(question: str, yes: bool) -> None:
@@ -127,7 +140,8 @@ def _run(s: Session, options: Options, call: Call, lock_wait: float) -> Exit:
         try:
             with changing(context, call, lock_wait) as journal:
                 report = run(context, options)
-                journal.note("tune-timeout", ok=report.ok, applied=report.applied, evidence=report.evidence)
+                for what, said in records(report):
+                    journal.note(what, **said)
                 if report.stopped:
                     journal.ends("interrupted", report.stopped)
                 elif not report.ok:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tomllib
 
-from pdctl.fleet.catalogue.find import kind_of
+from pdctl.fleet.catalogue.find import kinds_of
 from pdctl.fleet.shipped import package_dir
 
 
 def offered(kind: str) -> dict[str, str]:
     """File name -> text."""
     texts = {p.name: p.read_text(encoding="utf-8") for p in sorted(package_dir("profiles").glob("*.toml"))}
-    return {name: text for name, text in texts.items() if kind_of(tomllib.loads(text)["values"]) == kind}
+    return {name: text for name, text in texts.items() if kind in kinds_of(tomllib.loads(text)["values"])}

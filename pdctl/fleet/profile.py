@@ -13,7 +13,7 @@ from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.names import UNPRINTABLE, nearest, unprintable
 from pdctl.fleet.problems import TomlFile
 from pdctl.fleet.schema import ProfileFile, ValueTable, Verified
-from pdctl.fleet.secret import MASK
+from pdctl.fleet.secret import MASK, is_secret
 from pdctl.fleet.secretfile import read_secrets
 
 
@@ -41,6 +41,11 @@ class Value:
     def place(self) -> str:
         """`file:line`, of an origin that may name its profile too."""
         return self.origin.partition("(")[2].removesuffix(")") or self.origin
+
+    @property
+    def shown(self) -> str:
+        """For people's eyes: a secret is one too where it stands in plain text."""
+        return MASK if self.secret or is_secret(self.env, self.value) else self.value
 
     @property
     def is_verified(self) -> bool:

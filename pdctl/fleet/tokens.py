@@ -38,8 +38,12 @@ def token_of(path: Path) -> str:
     except OSError as error:
         hint = "Run `pdctl init --repair` beside the fleet file to make a new one."
         raise ConfigError("no_token", f"The token {path} cannot be read: {error.strerror}.", hint) from None
+    except UnicodeDecodeError:
+        token = ""  # nothing that a header could carry
     if not token:
         raise ConfigError(
-            "no_token", f"The token {path} is empty.", "Delete it and run `pdctl init --repair`."
+            "no_token",
+            f"The token {path} is empty, or not of ASCII.",
+            "Delete it and run `pdctl init --repair`.",
         )
     return token

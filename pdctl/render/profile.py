@@ -19,7 +19,7 @@ def show_list(profiles: Sequence[Profile], users: Mapping[str, Sequence[str]]) -
 
 def show_profile(profile: Profile) -> None:
     rows = [
-        (v.env, v.value, v.side, v.profile, set_by(v), verified(v), v.reason) for v in profile.values.values()
+        (v.env, v.shown, v.side, v.profile, set_by(v), verified(v), v.reason) for v in profile.values.values()
     ]
     columns = ("variable", "value", "side", "from", "set", "verified", "reason")
     show_table(columns, rows, profile.description)
@@ -54,7 +54,7 @@ def values_document(profile: Profile) -> dict[str, object]:
         "description": profile.description,
         "values": {
             v.env: {
-                "value": v.value,
+                "value": v.shown,
                 "side": v.side,
                 "reason": v.reason,
                 "origin": v.origin,

@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
@@ -22,6 +23,7 @@ from pdctl.fleet.names import nearest
 from pdctl.fleet.problems import TomlFile
 from pdctl.fleet.schema import Name, Strict, Text
 from pdctl.fleet.shipped import shipped_text
+from pdctl.fleet.tokens import token_of
 
 SHIPPED = "catalogue/policy.toml"
 
@@ -37,8 +39,10 @@ class Act(StrEnum):
 
 
 ACTS = tuple(Act)
-Seconds = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(ge=0.2)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=0.2, allow_inf_nan=False)]
+# A turn feeds the watchdog, and there is one a look.
+Often = Annotated[float, Field(ge=0.2, le=60.0)]
 NoticeKind = Literal["opened", "action", "person", "closed"]
 ActName = Literal["abort", "relink", "restart", "cordon", "co-restart"]
 KINDS: tuple[NoticeKind, ...] = get_args(NoticeKind)
@@ -49,7 +53,7 @@ class SupervisorTable(Strict):
     """`mode`: act, dry-run (what would be done is noted as an action) or watch (incidents and notices)."""
 
     mode: Literal["act", "dry-run", "watch"]
-    look_every: Positive
+    look_every: Often
     hosts_every: Positive
     diagnose_every: Positive
     confirm_gap: Positive
@@ -213,16 +217,33 @@ def _check(file: TomlFile, own: Mapping[str, Any]) -> None:
     for name, row in _tables(own.get("notify")).items():
         if ("webhook" in row) == ("command" in row):
             file.problem(("notify", name), "needs one of webhook and command.")
-        url = row.get("webhook")
-        if isinstance(url, str) and not url.startswith(("http://", "https://")):
-            file.problem(("notify", name, "webhook"), "must begin with http:// or https://.")
+        if isinstance(url := row.get("webhook"), str) and (why := _no_url(url)):
+            file.problem(("notify", name, "webhook"), why)
         if row.get("command") == []:
             file.problem(("notify", name, "command"), "must not be empty.")
+        if isinstance(secret := row.get("secret"), str):
+            try:
+                token_of(file.path.parent / secret)
+            except ConfigError as error:
+                file.problem(("notify", name, "secret"), error.message)
 
 
 def _tables(value: object) -> dict[str, dict[str, Any]]:
     rows = value if isinstance(value, dict) else {}
     return {name: row for name, row in rows.items() if isinstance(row, dict)}
+
+
+def _no_url(text: str) -> str:
+    """Why a notice cannot be sent there, "" when it can be tried."""
+    if not text.startswith(("http://", "https://")):
+        return "must begin with http:// or https://."
+    try:
+        at = urlsplit(text)
+        whole = bool(at.hostname) and at.port != 0
+    except ValueError:
+        whole = False
+    whole = whole and text.isprintable() and " " not in text
+    return "" if whole else "is no address such as https://chat.example/hook."
 
 
 def _is_time(text: object) -> bool:

@@ -12,6 +12,7 @@ from pdctl.fleet.catalogue.variable import Variable
 _NEAR, _NEAR_ARGUMENT = 0.84, 0.9
 _LIBRARIES = ("nixl", "ucx", "nccl")
 # Kind of unit, role router or not -> the files whose arguments it takes.
+ENGINES = ("bundled", "sglang", "vllm")
 _OWN = {"bundled": "engine", "sglang": "sglang", "vllm": "vllm", "sglang-router": "router"}
 
 
@@ -47,10 +48,16 @@ def like_argument(argument: str, kind: str) -> str:
     return "" if argument in known or not near else among[near[0]]
 
 
-def kind_of(variables: Iterable[str]) -> str:
-    """The kind of engine that values are for, by their names."""
+def kinds_of(variables: Iterable[str]) -> tuple[str, ...]:
+    """The kinds of engine that values are for, by their names; the bundled one where none says so."""
     families = {found.name for name in variables if (found := family_of(name)) is not None}
-    return next((kind for kind in ("sglang", "vllm") if kind in families), "bundled")
+    return tuple(kind for kind in ENGINES if _OWN[kind] in families) or ENGINES[:1]
+
+
+def is_for(variable: str, kind: str) -> bool:
+    """Whether an engine of this kind may read it: it is not another kind's own."""
+    found, own = family_of(variable), {_OWN[other] for other in ENGINES if other != kind}
+    return found is None or found.name not in own
 
 
 def families_of(kind: str) -> Iterator[Family]:

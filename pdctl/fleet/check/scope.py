@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pdctl.errors import ConfigError
-from pdctl.fleet.catalogue.find import families_of, kind_of
+from pdctl.fleet.catalogue.find import families_of, is_for, kinds_of
 from pdctl.fleet.catalogue.variable import Variable
 from pdctl.fleet.model import Engine, Fleet, Router
 from pdctl.fleet.problems import TomlFile
@@ -92,14 +92,19 @@ def fleet_scope(fleet: Fleet, without: frozenset[str] = frozenset()) -> Scope:
 
 
 def profile_scope(profile: Profile) -> Scope:
-    """A pair and a router as `profile` would start them, for one that no unit uses."""
-    kind = kind_of(profile.values)
-    kinds = {"router": "bundled" if kind == "bundled" else "sglang-router"}
-    prefill, decode, router = (
-        Unit("", role, kinds.get(role, kind), "", profile.name, profile.env_for(role))
-        for role in ("prefill", "decode", "router")
-    )
-    return Scope((prefill, decode, router), (Edge(prefill, decode, router),))
+    """A pair and a router as `profile` would start them, for one that no unit uses; of each kind of engine
+    that it has values for, with those that are not another kind's."""
+    edges = [_would_be(profile, kind) for kind in kinds_of(profile.values)]
+    return Scope(tuple(unit for edge in edges for unit in edge.units), tuple(edges))
+
+
+def _would_be(profile: Profile, kind: str) -> Edge:
+    def unit(role: str, kind_of_unit: str) -> Unit:
+        values = {name: value for name, value in profile.env_for(role).items() if is_for(name, kind)}
+        return Unit("", role, kind_of_unit, "", profile.name, values)
+
+    router = unit("router", "bundled" if kind == "bundled" else "sglang-router")
+    return Edge(unit("prefill", kind), unit("decode", kind), router)
 
 
 def _unit(fleet: Fleet, unit: Engine | Router, file: TomlFile) -> Unit:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pdctl.fleet.catalogue import other_names
-from pdctl.fleet.catalogue.find import families_of, family_of, like_argument, resembles
+from pdctl.fleet.catalogue.find import family_of, is_for, like_argument, resembles
 from pdctl.fleet.catalogue.read import Family
 from pdctl.fleet.check.finding import Finding
 from pdctl.fleet.check.scope import Scope, Unit
 from pdctl.fleet.profile import Value
-
-_OWN = ("engine", "sglang", "vllm")
 
 
 def problems(scope: Scope) -> Iterator[Finding]:
@@ -29,7 +27,7 @@ def problems(scope: Scope) -> Iterator[Finding]:
 def _of(unit: Unit, value: Value, family: Family) -> Iterator[Finding]:
     name = value.env
     level, units = "info", (unit.name,) if unit.name else ()
-    if family.name in _OWN and unit.role != "router" and family not in families_of(unit.kind):
+    if unit.role != "router" and not is_for(name, unit.kind):
         says = f"is a name of {family.about}, and {unit.called} is {unit.kind}"
         yield Finding(level, "unknown", name, says, "Take it out if nothing reads it.", value.place, units)
         return

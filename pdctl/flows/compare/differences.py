@@ -53,15 +53,19 @@ def compare(ctx: Context, one: str, other: str) -> Comparison:
 def between_profiles(one: Profile, other: Profile) -> Iterator[Difference]:
     """A secret is told by the file that holds it."""
     for name in sorted({*one.values, *other.values}):
-        mine, theirs = (_word(p.values.get(name)) for p in (one, other))
-        if mine != theirs:
-            yield Difference("", name, mine, theirs)
+        mine, theirs = one.values.get(name), other.values.get(name)
+        if _of(mine) != _of(theirs):
+            yield Difference("", name, _word(mine), _word(theirs))
+
+
+def _of(value: Value | None) -> tuple[str, str] | None:
+    return None if value is None else (value.file, value.value)
 
 
 def _word(value: Value | None) -> str | None:
     if value is None:
         return None
-    return f"{MASK} of {value.file}" if value.secret else value.value
+    return f"{value.shown} of {value.file}" if value.secret else value.shown
 
 
 def _between_units(ctx: Context, left: Side, right: Side) -> Iterator[Difference]:

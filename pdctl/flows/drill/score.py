@@ -37,6 +37,15 @@ class Row:
     def ok(self) -> bool:
         return not self.wrong
 
+    @property
+    def said(self) -> str:
+        """What came of it, on a line."""
+        if self.skipped:
+            return f"not played, {self.skipped}"
+        if self.wrong:
+            return f"WRONG, {'; '.join(self.wrong)}"
+        return f"{self.detected} after {self.took:g} s" if self.took is not None else self.detected
+
     def document(self) -> dict[str, Any]:
         return asdict(self) | {"ok": self.ok}
 

@@ -155,6 +155,8 @@ class Teller:
             return _run(channel.command or [], body)
         except (OSError, PdctlError, subprocess.SubprocessError) as error:
             return str(error)
+        except Exception as error:  # noqa: BLE001 - said like any other; the notices behind it are sent
+            return f"{type(error).__name__}: {error}"
 
     def _post(self, url: str, secret: str | None, body: Mapping[str, object]) -> str:
         headers = {"Idempotency-Key": str(body["id"])}

@@ -79,7 +79,7 @@ class Service:
                 self._turn(daemon, record, daemon.tick)
                 if daemon.switches.standby and daemon.running is None:
                     self._say("has lost its lease: stands by")
-                    return fleet, policy
+                    return fleet, daemon.policy
                 # Whoever held the fleet may have deployed another one.
                 freed, held = held and not daemon.switches.held, bool(daemon.switches.held)
                 if (self.again.is_set() or freed) and daemon.running is None:
@@ -87,7 +87,7 @@ class Service:
                     self.again.clear()
                     fresh = self._read()
                     if fresh is not None:
-                        if inputs(fresh[0]) != stamp or fresh[1].supervisor.page != p.page:
+                        if inputs(fresh[0]) != stamp or _fixed(fresh[1]) != _fixed(policy):
                             self._say("the fleet's files have changed: begins again with them")
                             return fresh
                         if asked or fresh[1] != daemon.policy:
@@ -143,3 +143,9 @@ class Service:
             if daemon.judging.done:
                 self._turn(daemon, record, daemon.follow)
             self.stop.wait(min(left, 0.2))
+
+
+def _fixed(policy: PolicyFile) -> tuple[object, ...]:
+    """What of a policy the observer and the pages were begun with."""
+    p = policy.supervisor
+    return p.page, p.look_every, p.hosts_every

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -103,6 +104,33 @@ class TuneReport:
             "evidence": self.evidence,
         }
         return doc
+
+
+def records(report: TuneReport) -> list[tuple[str, dict[str, Any]]]:
+    """What its run keeps in the journal, by name: measured, proposed, seen to fire, changed."""
+    kept: list[tuple[str, dict[str, Any]]] = [(f"dwell, {p.name}", _spread(p.dwells)) for p in report.phases]
+    if (proposal := report.proposal) is not None:
+        value = {} if proposal.value is None else {"value_s": proposal.value, "was_s": report.present}
+        kept.append(("proposed" if value else "no proposal", value | {"reason": proposal.reason}))
+    for proofs, when in ((report.proofs, ""), (report.again, " after applying")):
+        for p in proofs:
+            fired = {"fired_after_s": "not seen" if p.fired_after is None else round(p.fired_after, 3)}
+            wrong = {"not_met": ", ".join(p.failed)} if p.failed else {}
+            said = {"test_value_s": p.test_value} | fired | wrong
+            kept.append((f"watchdog {p.watchdog} of {p.prefill}{when}", said))
+    if report.changes:
+        changes = {c.env: f"{c.old:g} -> {c.new:g}" for c in report.changes}
+        kept.append(("applied" if report.applied else "not applied", changes))
+    last = {"ok": report.ok, "applied": report.applied, "verified": report.verified}
+    return [*kept, ("tune-timeout", last | {"evidence": report.evidence})]
+
+
+def _spread(dwells: Sequence[float]) -> dict[str, Any]:
+    """A 99th percentile of fewer than a hundred would be the longest under another name."""
+    ordered, n = sorted(dwells), len(dwells)
+    p99 = {"p99_s": round(ordered[math.ceil(0.99 * n) - 1], 3)} if n >= 100 else {}
+    longest = {"longest_s": round(ordered[-1], 3)} if ordered else {}
+    return {"transfers": n} | p99 | longest
 
 
 def _phase(phase: Phase) -> dict[str, Any]:

@@ -236,6 +236,27 @@ def test_a_profile_that_no_unit_uses_is_checked_as_a_pair_would_start_it(look: L
         look(name="productoin")
 
 
+def test_a_profile_for_engines_of_two_kinds_is_checked_as_a_pair_of_each(look: Look, profiles: Path) -> None:
+    """One name of another engine hides no order of deadlines, and is no reason to doubt all others."""
+    both = """schema = 1
+name = "both"
+extends = "default"
+[values.PD_DECODE_TRANSFER_TIMEOUT]
+value = "130"
+side = "decode"
+reason = "x"
+[values.SGLANG_SM120_MMA_TARGET_CTAS]
+value = "512"
+side = "both"
+reason = "x"
+"""
+    (profiles / "both.toml").write_text(both)
+    order, risk = look(name="both")
+    assert (order.level, order.name) == ("error", "PD_DECODE_TRANSFER_TIMEOUT=130")
+    assert order.place.endswith("both.toml:4") and risk.place.endswith("both.toml:8")
+    assert (risk.kind, risk.name) == ("risky", "SGLANG_SM120_MMA_TARGET_CTAS=512")
+
+
 def test_a_profile_that_cannot_be_read_is_findings_and_the_rest_is_checked(look: Look) -> None:
     broken = look(
         ('side = "decode"', 'side = "decod"'),

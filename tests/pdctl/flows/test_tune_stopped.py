@@ -1,4 +1,4 @@
-"""tune-timeout that is interrupted says what stands then, nothing of it or all of it, and what it found."""
+"""tune-timeout keeps its numbers in its run; interrupted, it says what stands then: nothing or all of it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pdctl.flows.recovery import record
 from pdctl.flows.recovery.restore import Restored, restore
 from pdctl.flows.tune import apply as tune_apply
 from pdctl.flows.tune import run as tune
+from pdctl.flows.tune.measure import Phase
 from pdctl.remote.journal_read import list_runs
 from pdctl.remote.lock import FleetLock
 from tests.pdctl.flows.conftest import Bench
@@ -58,6 +59,33 @@ def asked(bench: Bench, capsys: pytest.CaptureFixture[str], *words: str) -> tupl
 def inflight(bench: Bench) -> float:
     ctx = bench.context()
     return admin.timeouts(ctx, ctx.fleet.engine("prefill-0").url)["inflight"]
+
+
+def test_its_run_has_what_was_measured_proposed_seen_to_fire_and_changed(
+    tuned: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dwells = tuple(n / 100.0 for n in range(1, 121))
+    monkeypatch.setattr(tune, "measure", lambda *_: [*measured(tuned.context(), ())[:1], saturated(dwells)])
+    capsys.readouterr()
+    assert main(["--fleet", str(tuned.path), *WORDS]) == 0
+    evidence = capsys.readouterr().out.rpartition("Evidence: ")[2].strip()
+    run = list_runs(tuned.fleet().paths.journal, 1)[0].id
+    assert main(["--fleet", str(tuned.path), "history", run]) == 0
+    said = capsys.readouterr().out
+    assert "pdctl tune-timeout --apply --yes --target 0.06  done" in said
+    assert "note: dwell, load: transfers 60, longest_s 0.1\n" in said  # too few for a 99th percentile
+    assert "note: dwell, saturated: transfers 120, p99_s 1.19, longest_s 1.2\n" in said
+    assert "note: proposed: value_s 45.0, was_s 120.0, reason 45 s: the floor of 45 s" in said
+    assert (
+        "note: watchdog PD_PREFILL_INFLIGHT_TIMEOUT of prefill-0: test_value_s 3.0, fired_after_s 3.0" in said
+    )
+    assert "of prefill-0 after applying: " in said
+    assert "note: applied: " in said and "PD_PREFILL_INFLIGHT_TIMEOUT 120 -> 45" in said
+    assert f"note: tune-timeout: ok True, applied True, verified True, evidence {evidence}\n" in said
+
+
+def saturated(dwells: tuple[float, ...]) -> Phase:
+    return Phase("saturated", 1.0, dwells, {}, 9, ())
 
 
 def test_before_the_commit_everything_is_as_it_was_and_it_says_so(

@@ -9,6 +9,7 @@ import pytest
 
 from pdctl.diagnose.rules import BY_CODE
 from pdctl.errors import ConfigError
+from pdctl.flows.deploy.supervisor import WATCHDOG
 from pdctl.supervisor.policy import Act, load_policy
 
 BAD = """schema = 1
@@ -27,6 +28,13 @@ zone = "Mars"
 [notify.ops]
 [notify.hook]
 webhook = "ftp://x"
+[notify.port]
+webhook = "https://chat.example:port/x"
+[notify.key]
+webhook = "https://chat.example/x"
+secret = "absent"
+[actions.abort]
+backoff = inf
 """
 
 
@@ -65,6 +73,9 @@ def test_what_is_written_wins_key_by_key(tmp_path: Path) -> None:
         (13, r"quiet\.night\.zone: is no time zone"),
         (14, r"notify\.ops: needs one of webhook and command"),
         (16, r"notify\.hook\.webhook: must begin with http"),
+        (18, r"notify\.port\.webhook: is no address such as"),
+        (21, r"notify\.key\.secret: The token .*absent cannot be read"),
+        (23, r"actions\.abort\.backoff: .* finite number"),
     ],
 )
 def test_every_mistake_is_told_with_its_line(tmp_path: Path, line: int, words: str) -> None:
@@ -73,6 +84,16 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path, line: int, words: s
     with pytest.raises(ConfigError) as caught:
         load_policy(path)
     assert any(re.match(rf"{path}:{line}: {words}", d) for d in caught.value.details), caught.value.details
+
+
+def test_it_looks_more_often_than_its_watchdog_waits(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("schema = 1\n[supervisor]\nlook_every = 61.0\n")
+    with pytest.raises(ConfigError) as caught:
+        load_policy(path)
+    assert caught.value.details == (f"{path}:3: supervisor.look_every: must be at most 60.0.",)
+    path.write_text("schema = 1\n[supervisor]\nlook_every = 60.0\n")
+    assert 3 * load_policy(path).supervisor.look_every <= WATCHDOG
 
 
 def test_text_that_is_no_toml(tmp_path: Path) -> None:

@@ -101,3 +101,9 @@ def test_only_its_own_profile_makes_a_fleet_drillable(tmp_path: Path) -> None:
     assert not load_profile(folder, "mine").drillable
     prefill, decode, chosen_one = edge_of(fleet, "decode-1")
     assert (prefill.name, decode.name) == ("prefill-0", "decode-1") and chosen_one == decode
+
+
+def test_a_drill_has_a_line_in_the_record_of_its_run() -> None:
+    assert Row("stall-transfer", detected="PD101 prefill-0", took=3.25).said == "PD101 prefill-0 after 3.25 s"
+    assert Row("kill-engine", wrong=["it took no effect within 60 s"]).said.startswith("WRONG, it took no")
+    assert Row("relink", skipped="there is one edge").said == "not played, there is one edge"

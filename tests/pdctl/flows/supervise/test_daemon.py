@@ -28,6 +28,7 @@ from pdctl.flows.context import Context
 from pdctl.flows.init import Wanted, init_fleet
 from pdctl.flows.supervise import daemon as daemon_module
 from pdctl.flows.supervise import evidence, judging
+from pdctl.flows.supervise import service as service_module
 from pdctl.flows.supervise.act import NOTE, Outcome, Terms, act
 from pdctl.flows.supervise.daemon import Daemon, half_way
 from pdctl.flows.supervise.judging import Judging, Verdict
@@ -449,6 +450,11 @@ def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_poli
         (folder / "policy.toml").write_text(rows + 'mode = "watch"\n')
         run.send_signal(signal.SIGHUP)
         until(lambda: "read its policy again" in log.read_text())
+        # What the observer was begun with is taken in too.
+        (folder / "policy.toml").write_text(rows + 'mode = "watch"\nhosts_every = 7.0\n')
+        run.send_signal(signal.SIGHUP)
+        until(lambda: "begins again with them" in log.read_text())
+        until(lambda: log.read_text().count("looks after test: 2 engines, mode watch") == 1)
         run.send_signal(signal.SIGTERM)
         assert run.wait(60) == 0, log.read_text()
         assert hears("STOPPING")
@@ -456,6 +462,35 @@ def test_the_process_says_that_it_is_ready_feeds_its_watchdog_and_keeps_its_poli
         run.kill()
         run.wait()
         socket.close()
+
+
+def test_one_that_loses_its_lease_keeps_the_policy_that_it_was_told_to_read(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one that may only watch would act again."""
+    lost, said, rows = threading.Event(), list[str](), 'schema = 1\n[supervisor]\npage = ""\n'
+
+    class Losing(Standby):
+        @property
+        def ours(self) -> bool:
+            return super().ours and not lost.is_set()
+
+    monkeypatch.setattr(service_module, "Standby", Losing)
+    monkeypatch.setattr(daemon_module, "SWITCHES", 0.0)
+    fleet.paths.policy.write_text(rows)
+    service = Service(lambda: fleet, said.append, lambda _: None)
+    running = begin(service.run)
+    until(lambda: any("mode act" in s for s in said))
+    fleet.paths.policy.write_text(rows + 'mode = "watch"\nlook_every = 5.0\n')
+    service.again.set()
+    until(lambda: "read its policy again" in said)
+    lost.set()
+    until(lambda: "has lost its lease: stands by" in said)
+    lost.clear()
+    until(lambda: any("mode watch" in s for s in said))
+    service.stop.set()
+    running.result(60)
+    assert sum("mode act" in s for s in said) == 1
 
 
 def test_a_turn_that_breaks_off_is_said_once_feeds_nothing_and_the_next_one_goes_on(

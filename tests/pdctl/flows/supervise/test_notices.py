@@ -99,6 +99,25 @@ def test_one_that_never_arrives_is_given_up_aloud(url: str, tmp_path: Path) -> N
     made.close()
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Channel(webhook="http://127.0.0.1:port/"),
+        Channel(command=["a\0b"]),
+        Channel(webhook="u", secret="odd"),
+    ],
+    ids=["an address that is none", "a command that is none", "a secret that is none"],
+)
+def test_a_channel_that_cannot_be_used_takes_no_other_along(url: str, tmp_path: Path, odd: Channel) -> None:
+    said: list[str] = []
+    (tmp_path / "odd").write_bytes(b"\xff\n")
+    made = teller(tmp_path, said, a_odd=odd, ops=Channel(webhook=url))
+    made.tell(notice())
+    made.tell(notice("again"))
+    until(lambda: len(Hook.got) == 2 and sum("given up" in s for s in said) == 2)
+    made.close()
+
+
 def test_the_same_notice_is_told_once_and_only_to_who_wants_its_kind(url: str, tmp_path: Path) -> None:
     made = teller(tmp_path, [], ops=Channel(webhook=url, on=["person", "closed"]))
     for _ in range(3):
