@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
+import httpx
 import typer
 
 from pdctl.cli import interrupt
@@ -218,8 +219,8 @@ def _endpoint(s: Session, url: str | None, model: str, key: str | None) -> Itera
     base = url.rstrip("/").removesuffix("/v1")
     try:
         parts = urlsplit(base)
-        known_port = parts.port != 0
-    except ValueError:
+        known_port = parts.port != 0 and bool(httpx.URL(base).host)
+    except (ValueError, httpx.InvalidURL):
         known_port = False
     if not known_port or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("load_url", f"--url {url} is no address.", "It is like http://127.0.0.1:8100.")

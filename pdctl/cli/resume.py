@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pdctl.cli.session import Session, session
-from pdctl.errors import ConfigError, LockedError
+from pdctl.errors import ConfigError, LockedError, PdctlError
 from pdctl.exits import Exit
 from pdctl.flows.admission import resume
 from pdctl.flows.bisect import recovery
@@ -46,11 +46,16 @@ def command(
     if run is not None:
         return _again(ctx, s, run, yes)
     with s.context() as context, changing(context, Call("resume", ("resume",))):
-        ended = pause.resume(context)
-        drilled = restore(context)
-        restored = recovery.restore(context, starter(LOAD))
-        back = [*drilled.done, *restored.done, *drilled.left, *restored.left]
-        done = [*ended, *back, *resume(context)]
+        done = pause.resume(context)
+        try:
+            drilled = restore(context)
+            restored = recovery.restore(context, starter(LOAD))
+            done += [*drilled.done, *restored.done, *drilled.left, *restored.left]
+            done += resume(context)
+        except PdctlError:
+            for line in done:  # it is so, whatever could not be done after it
+                context.say(line)
+            raise
     if s.json:
         show_json({"schema": 1, "resumed": done})
     else:

@@ -74,7 +74,7 @@ def command(
     Sends load of its own through the router: one request at a time, a few agents, then more than decode has
     slots. The drill stalls one transfer per prefill with a short value; healthy requests run meanwhile.
     """
-    _check(measure_only, verify, apply, restarts)
+    _check(measure_only, verify, apply, restarts, one_sided)
     options = Options(
         seconds=seconds,
         limit=limit,
@@ -90,7 +90,10 @@ def command(
     return _run(session(ctx), options, _call(options, yes), lock_wait)
 
 
-def _check(measure_only: bool, verify: bool, apply: bool, restarts: int) -> None:
+def _check(measure_only: bool, verify: bool, apply: bool, restarts: int, one_sided: bool) -> None:
+    if one_sided and not restarts:
+        said = "--one-sided says how to restart, and no restart is asked for."
+        raise ConfigError("bad_flags", said, "Add --restarts N.")
     if measure_only and (verify or apply):
         raise ConfigError("bad_flags", "--measure-only neither verifies nor applies.", "Leave one out.")
     if verify and (apply or restarts):

@@ -10,10 +10,13 @@ from pdctl.flows.tune.report import TuneReport
 from pdctl.render.paths import here
 
 
+_NAMES = {"restarted": "after a restart", "cold": "cold, the first transfer after a restart"}
+
+
 def show(report: TuneReport) -> None:
     value = report.proposal.value if report.proposal else None
     for phase in report.phases:
-        print(f"Dwell in the inflight queue, {phase.name} ({_told(phase)})")
+        print(f"Dwell in the inflight queue, {_NAMES.get(phase.name, phase.name)} ({_told(phase)})")
         for line in histogram(phase.dwells, value):
             print(f"  {line}")
     if report.proposal is not None:

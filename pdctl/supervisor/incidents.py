@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pdctl.errors import ConfigError
+from pdctl.supervisor.store import Rows
 
-BUSY = 10.0  # seconds that a write waits for another process's write
 KEPT = 1000  # closed incidents, the newest
 MOMENTS = 200  # of one incident's timeline: the first ones and the newest
 ACTS = 200  # of one incident, the newest
@@ -32,8 +30,6 @@ CREATE TABLE IF NOT EXISTS actions (id INTEGER PRIMARY KEY AUTOINCREMENT, at REA
 CREATE INDEX IF NOT EXISTS incidents_open ON incidents (closed);
 CREATE INDEX IF NOT EXISTS actions_of ON actions (incident);
 """
-
-_THERE = "SELECT 1 FROM sqlite_master WHERE name = 'actions'"
 
 
 @dataclass(frozen=True)
@@ -86,38 +82,12 @@ class Action:
 
 
 class Incidents:
-    """One connection for the threads of this process. ConfigError when the file cannot be used.
-
-    With `read_only` nothing is made: a file that is absent has no incidents.
+    """ConfigError when the file cannot be used. With `read_only` nothing is made: a file that is absent has
+    no incidents.
     """
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._db: sqlite3.Connection | None = None
-        if read_only and not path.is_file():
-            return
-        try:
-            if not read_only:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            mode = "ro" if read_only else "rwc"
-            self._db = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={mode}",
-                uri=True,
-                timeout=BUSY,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            self._db.row_factory = sqlite3.Row
-            if not read_only:
-                path.chmod(0o600)
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.execute("PRAGMA synchronous = NORMAL")
-                self._db.executescript(_TABLES)
-            elif not self._db.execute(_THERE).fetchall():
-                self._db = None
-        except (sqlite3.Error, OSError) as error:
-            raise self._unusable(error) from None
+        self._rows = Rows(path, _TABLES, "actions", read_only)
 
     # writing
 
@@ -129,7 +99,7 @@ class Incidents:
         timeline = [asdict(Moment(at, "opened", summary))]
         row = (at, cell, subject, json.dumps(list(codes)), state, summary, json.dumps(timeline), "")
         columns = "opened, cell, subject, codes, state, summary, timeline, evidence"
-        found = self._run(
+        found = self._rows.run(
             f"INSERT INTO incidents ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING id", row
         )
         return int(found[0]["id"])
@@ -152,7 +122,7 @@ class Incidents:
         moments = [*now.timeline, *([moment] if moment else [])]
         if len(moments) > MOMENTS:
             moments = [*moments[: MOMENTS // 2], *moments[-MOMENTS // 2 :]]
-        self._run(
+        self._rows.run(
             "UPDATE incidents SET codes = ?, state = ?, summary = ?, timeline = ?, evidence = ? WHERE id = ?",
             (
                 json.dumps(merged),
@@ -167,7 +137,7 @@ class Incidents:
     def close(self, id: int, state: str, text: str, at: float | None = None) -> None:
         at = time.time() if at is None else at
         self.change(id, Moment(at, "closed", text), state=state)
-        self._run("UPDATE incidents SET closed = ? WHERE id = ?", (at, id))
+        self._rows.run("UPDATE incidents SET closed = ? WHERE id = ?", (at, id))
         self._prune()
 
     def act(
@@ -176,13 +146,13 @@ class Incidents:
         """An action begun, or one that was refused; its id."""
         columns = "at, incident, action, target, outcome, detail"
         row = (at or time.time(), incident, action, target, outcome, detail)
-        found = self._run(f"INSERT INTO actions ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", row)
+        found = self._rows.run(f"INSERT INTO actions ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", row)
         older = "SELECT id FROM actions WHERE incident = ? ORDER BY id DESC LIMIT -1 OFFSET ?"
-        self._run(f"DELETE FROM actions WHERE id IN ({older})", (incident, ACTS))
+        self._rows.run(f"DELETE FROM actions WHERE id IN ({older})", (incident, ACTS))
         return int(found[0]["id"])
 
     def ended(self, action: int, outcome: str, detail: str) -> None:
-        self._run("UPDATE actions SET outcome = ?, detail = ? WHERE id = ?", (outcome, detail, action))
+        self._rows.run("UPDATE actions SET outcome = ?, detail = ? WHERE id = ?", (outcome, detail, action))
 
     # reading
 
@@ -190,44 +160,29 @@ class Incidents:
         """Newest first, open ones before closed ones."""
         which = "WHERE closed IS NULL" if open_only else ""
         order = "ORDER BY closed IS NOT NULL, id DESC LIMIT ?"
-        return [_incident(row) for row in self._run(f"SELECT * FROM incidents {which} {order}", (last,))]
+        return [_incident(row) for row in self._rows.run(f"SELECT * FROM incidents {which} {order}", (last,))]
 
     def one(self, id: int) -> Incident | None:
-        return next(map(_incident, self._run("SELECT * FROM incidents WHERE id = ?", (id,))), None)
+        return next(map(_incident, self._rows.run("SELECT * FROM incidents WHERE id = ?", (id,))), None)
 
     def actions(self, incident: int | None = None, last: int = 100) -> list[Action]:
         """The newest: of one incident in their order, of all the newest first."""
         if incident is not None:
             newest = "SELECT * FROM actions WHERE incident = ? ORDER BY id DESC LIMIT ?"
-            rows = self._run(f"SELECT * FROM ({newest}) ORDER BY id", (incident, last))
+            rows = self._rows.run(f"SELECT * FROM ({newest}) ORDER BY id", (incident, last))
         else:
-            rows = self._run("SELECT * FROM actions ORDER BY id DESC LIMIT ?", (last,))
+            rows = self._rows.run("SELECT * FROM actions ORDER BY id DESC LIMIT ?", (last,))
         return [Action(**{k: row[k] for k in Action.__dataclass_fields__}) for row in rows]
 
     def close_file(self) -> None:
-        with self._lock:
-            if self._db is not None:
-                self._db.close()
+        self._rows.close()
 
     def _prune(self) -> None:
         old = "SELECT id FROM incidents WHERE closed IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?"
-        self._run(f"DELETE FROM actions WHERE incident IN ({old})", (KEPT,))
-        self._run(f"DELETE FROM incidents WHERE id IN ({old})", (KEPT,))
+        self._rows.run(f"DELETE FROM actions WHERE incident IN ({old})", (KEPT,))
+        self._rows.run(f"DELETE FROM incidents WHERE id IN ({old})", (KEPT,))
         newest = "SELECT id FROM actions WHERE incident IS NULL ORDER BY id DESC LIMIT ?"
-        self._run(f"DELETE FROM actions WHERE incident IS NULL AND id NOT IN ({newest})", (KEPT,))
-
-    def _run(self, sql: str, values: Sequence[Any]) -> list[sqlite3.Row]:
-        if self._db is None:
-            return []
-        try:
-            with self._lock:
-                return self._db.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._unusable(error) from None
-
-    def _unusable(self, error: Exception) -> ConfigError:
-        hint = "Move it aside to begin a new one." if self._path.is_file() else ""
-        return ConfigError("history", f"The supervisor's file {self._path} cannot be used: {error}.", hint)
+        self._rows.run(f"DELETE FROM actions WHERE incident IS NULL AND id NOT IN ({newest})", (KEPT,))
 
 
 def _incident(row: sqlite3.Row) -> Incident:

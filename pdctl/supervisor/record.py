@@ -26,8 +26,8 @@ class Record:
     `fleet.paths.supervisor`: a file that cannot be used is put aside then, with a sentence.
 
     `every` is how often looks come, seconds. `page` is "ADDRESS:PORT" of the pages, "" for none; one that
-    cannot be had is said and done without. `evidence` makes a kept bundle an HTML document. `live` is what
-    the pages show beside the history: the loop sets `live.standing`.
+    cannot be had is said, and tried again at each look. `evidence` makes a kept bundle an HTML document.
+    `live` is what the pages show beside the history: the loop sets `live.standing`.
     """
 
     def __init__(
@@ -66,6 +66,8 @@ class Record:
         except sqlite3.Error as error:
             trouble = unwritten(error)
         self._trouble("history", trouble)
+        if self._page and self.pages is None:
+            self._begin_pages()
         self.live.look = look
         return look
 
@@ -77,6 +79,7 @@ class Record:
         except PdctlError as error:
             self._trouble("page", error.message)
         else:
+            self._trouble("page", "")
             self._say(f"pages: {self.pages.url}{self.pages.hint}")
 
     def _trouble(self, part: str, said: str) -> None:

@@ -1,17 +1,19 @@
 """The supervisor's SQLite file: opened, versioned, and put aside with a sentence when it cannot be used.
 
 A daemon that cannot read its own file must neither lose it nor die of it again and again: the file is renamed
-beside itself and a new one begun. Incidents (incidents.py) lie in the same file.
+beside itself and a new one begun. Incidents and notices lie in the same file, in tables of their own (Rows).
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pdctl.errors import ConfigError
 
@@ -53,11 +55,60 @@ def prepare(path: Path) -> str:
     return said
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """For one writer, whichever of its threads."""
-    db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+def connect(path: Path, mode: str = "rwc") -> sqlite3.Connection:
+    """For one writer, or with "ro" one reader, whichever of its threads."""
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    db = sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA synchronous = NORMAL")
     return db
+
+
+class Rows:
+    """Tables of the file, made by `tables`, for threads of one process. ConfigError when it cannot be used.
+
+    With `read_only` nothing is made: where the file, or `table` in it, is absent there are no rows.
+    """
+
+    def __init__(self, path: Path, tables: str, table: str, read_only: bool = False) -> None:
+        self._path, self._lock = path, threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        if read_only and not path.is_file():
+            return
+        try:
+            if not read_only:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            db = connect(path, "ro" if read_only else "rwc")
+            db.row_factory = sqlite3.Row
+            if not read_only:
+                path.chmod(0o600)
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(tables)
+            elif not db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchall():
+                db.close()
+                return
+        except (sqlite3.Error, OSError) as error:
+            raise self._cannot(error) from None
+        self._db = db
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+        if self._db is None:
+            return []
+        try:
+            with self._lock:
+                return self._db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._cannot(error) from None
+
+    def close(self) -> None:
+        with self._lock, suppress(sqlite3.Error):
+            if self._db is not None:
+                self._db.close()
+
+    def _cannot(self, error: Exception) -> ConfigError:
+        hint = "Move it aside to begin a new one." if self._path.is_file() else ""
+        return ConfigError(
+            "supervisor_file", f"The supervisor's file {self._path} cannot be used: {error}.", hint
+        )
 
 
 @contextmanager
@@ -69,7 +120,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     try:
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY)
+        db = connect(path, "ro")
         db.row_factory = sqlite3.Row
         version = db.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.Error:

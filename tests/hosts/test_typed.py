@@ -100,6 +100,8 @@ def test_a_limit_that_is_nothing_gets_the_nearest_name(shift: RealFleet) -> None
     assert "--limit h33: there is no such cell or host" in done.stderr and "h3" in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_of_many_deployments_two_stay_and_what_runs_is_never_pruned(shift: RealFleet) -> None:
     """Cell b goes on alone, so that what cell a runs from becomes the oldest release of all."""
     pids, old = shift.pids(), shift.current()
@@ -124,6 +126,8 @@ def logins(fleet: RealFleet) -> dict[str, int]:
     return {h.name: int(h.sh("journalctl -q -t sshd | grep -c Accepted || true")) for h in fleet.lab.hosts}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_all_of_it_deployed_thrice_keeps_three_on_every_host(shift: RealFleet) -> None:
     """Each time one connection a host, for files, restarts, questions to engines and the lock."""
     used = []

@@ -44,8 +44,9 @@ async def _models(client: httpx.AsyncClient, url: str, headers: dict[str, str]) 
         document = answer.json() if answer.status_code == 200 else None
     except httpx.HTTPError as error:
         said = str(error) or type(error).__name__
-        raise UnreachableError("unreachable", f"{where} cannot be reached: {said}.") from None
-    except (ValueError, httpx.InvalidURL):
+        hint = "Is it up, and this its address? `pdctl diagnose` says what is wrong with a fleet."
+        raise UnreachableError("unreachable", f"{where} cannot be reached: {said}.", hint) from None
+    except ValueError:
         document = None
     if not isinstance(document, dict):
         raise UnreachableError(

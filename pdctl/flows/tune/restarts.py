@@ -32,6 +32,7 @@ def measure_restarts(ctx: Context, count: int, one_sided: bool, plan: Plan) -> l
             _decodes(ctx)
         else:
             _together(ctx)
+        watcher.look()  # before the load: a prefill keeps its last dwells only
         phase = measure_one(ctx, replace(plan, name="restarted"))
         watcher.look()
         cold += _first(watcher.ended())

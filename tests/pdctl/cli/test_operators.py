@@ -160,6 +160,14 @@ def test_a_verb_that_changes_the_fleet_writes_a_run_also_when_it_fails(
     assert lock_of(idle).look() is None
 
 
+def test_the_end_of_a_pause_is_said_also_where_the_router_cannot_be_asked(
+    idle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pause", "--for", "2h"]) == Exit.OK
+    assert main(["resume"]) == Exit.UNREACHABLE
+    assert "the supervisor acts again" in capsys.readouterr().err
+
+
 def test_a_manual_lock_from_end_to_end(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lock", "take", "--reason", " "]) == Exit.USAGE
     assert main(["lock", "take", "--reason", "new disks"]) == Exit.OK

@@ -8,8 +8,10 @@ import pytest
 
 from pdctl.fleet.chain import IDLE, PREALLOC
 from pdctl.flows import admin
+from pdctl.flows.load.plan import Shape
 from pdctl.flows.load.report import Shot
-from pdctl.flows.tune.measure import Phase, Watcher
+from pdctl.flows.tune import restarts
+from pdctl.flows.tune.measure import Phase, Plan, Watcher
 
 
 class Member:
@@ -22,6 +24,9 @@ class Member:
 class Ctx:
     def __init__(self) -> None:
         self.fleet = self
+
+    def say(self, text: str) -> None:
+        pass
 
     def engines(self) -> list[Member]:
         return [Member("prefill"), Member("decode")]
@@ -58,3 +63,30 @@ def test_what_the_clients_saw() -> None:
     phase = Phase("saturated", 100.0, (), {}, 0, shots)
     assert phase.silent == 8.0 and phase.cut_by == {PREALLOC, IDLE}
     assert phase.trouble.startswith("4 of 5 requests failed (")
+
+
+def test_the_first_transfer_behind_each_restart_is_the_cold_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prefill keeps its last dwells only: the load behind a restart pushes the first one out."""
+    made: list[tuple[float, float, str]] = [(1.0, 0.3, "done")]  # from before
+
+    def restarted(ctx: object) -> None:
+        at = made[-1][0]
+        made.extend([(at + 1.0, 9.0, "failed"), (at + 2.0, 1.5 + at / 100.0, "done")])
+
+    def loaded(ctx: object, plan: Plan) -> Phase:
+        at = made[-1][0]
+        made.extend((at + n, 0.2, "done") for n in range(1, 4))
+        return Phase(plan.name, 5.0, (0.2,) * 3, {"failed": 1}, int(at), ())
+
+    def state(ctx: object, url: str, deadline: float) -> dict[str, Any]:
+        return {"dwell": {"recent": made[-3:]}} if url == "prefill" else {}
+
+    monkeypatch.setattr(admin, "state", state)
+    monkeypatch.setattr(restarts, "_together", restarted)
+    monkeypatch.setattr(restarts, "measure_one", loaded)
+    ctx: Any = Ctx()
+    plan = Plan("load", Shape(agents=3, seconds=5.0), 30, 5.0)
+    behind, cold = restarts.measure_restarts(ctx, 2, False, plan)
+    assert (cold.name, cold.dwells) == ("cold", (1.51, 1.56))
+    assert (behind.name, behind.dwells, behind.seconds) == ("restarted", (0.2,) * 6, 10.0)
+    assert behind.worst == {"failed": 2} and behind.waiting == 8

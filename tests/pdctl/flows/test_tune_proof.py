@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pdctl.__main__ import main
+from pdctl.exits import Exit
 from pdctl.fleet.load import load_fleet
 from pdctl.flows.context import Context
 from pdctl.flows.init import Wanted, init_fleet
@@ -42,3 +44,18 @@ def test_a_prefill_in_legacy_mode_says_why_clients_wait(
     )
     assert why_not(ctx, prefill, {"legacy_bootstrap": False}, checks) == ""
     assert why_not(ctx, prefill, {"legacy_bootstrap": True}, checks[:1]) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--measure-only", "--apply"), "--measure-only neither verifies nor applies."),
+        (("--verify", "--restarts", "2"), "--verify is for the value in force"),
+        (("--one-sided",), "no restart is asked for.\nAdd --restarts N."),
+    ],
+)
+def test_options_that_contradict_one_another_are_a_sentence(
+    ctx: Context, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--fleet", str(ctx.fleet.path), "tune-timeout", *words]) == Exit.USAGE
+    assert said in capsys.readouterr().err

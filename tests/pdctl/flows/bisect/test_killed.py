@@ -48,10 +48,11 @@ def test_killed_in_the_middle_leaves_old_values_and_goes_on(fresh: Bench) -> Non
 
 @pytest.mark.slow
 def test_the_next_run_puts_back_first_and_keeps_what_was_learned(fresh: Bench) -> None:
-    assert killed(fresh, "state.write 4").returncode == -9
+    """The state is written once before, and before and behind each mix."""
+    assert killed(fresh, "state.write 7").returncode == -9
     assert recovery.path(fresh.fleet()).exists()
     tested = len(json.loads(state.path(fresh.fleet()).read_text())["trials"])
-    again = killed(fresh, "state.write 4")
+    again = killed(fresh, "state.write 7")
     assert (again.returncode, again.stdout.split()) == (0, [CULPRIT])
     assert tested == 3
 

@@ -135,7 +135,9 @@ def test_what_cannot_be_is_a_sentence(
     [
         (("--url", "127.0.0.1:80"), Exit.USAGE, "--url 127.0.0.1:80 is no address."),
         (("--url", "http://127.0.0.1:99999"), Exit.USAGE, "is no address."),
+        (("--url", "http://x\n.y"), Exit.USAGE, "is no address."),
         (("--url", "http://127.0.0.1:1"), Exit.UNREACHABLE, "http://127.0.0.1:1/v1/models cannot be reached"),
+        (("--url", "http://127.0.0.1:1"), Exit.UNREACHABLE, "Is it up, and this its address?"),
         (("--model", "a"), Exit.USAGE, "--model is for --url."),
     ],
 )

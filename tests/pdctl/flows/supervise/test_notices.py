@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import pytest
 
 from pdctl.flows.supervise.notices import QUEUED, Teller
-from pdctl.supervisor.outbox import Outbox
+from pdctl.supervisor.outbox import OLDEST, Outbox
 from pdctl.supervisor.policy import Channel
 from pdctl.supervisor.ward import Notice
 
 QUICK = (0.01, 0.01, 0.01)
-BRIEF = 1.0
+BRIEF = 3.0  # seconds until a notice is given up
 
 
 class Hook(BaseHTTPRequestHandler):
@@ -59,8 +59,8 @@ def notice(text: str = "wedged", kind: Any = "opened") -> Notice:
     return Notice(kind, 3, "a", ("PD501",), text, 1e9)
 
 
-def teller(folder: Path, said: list[str], **channels: Channel) -> Teller:
-    return Teller("test", folder, channels, said.append, outbox(folder), QUICK, BRIEF)
+def teller(folder: Path, said: list[str], patience: float = OLDEST, **channels: Channel) -> Teller:
+    return Teller("test", folder, channels, said.append, outbox(folder), QUICK, patience)
 
 
 def outbox(folder: Path) -> Outbox:
@@ -91,11 +91,11 @@ def test_a_webhook_that_fails_is_tried_again_under_the_same_key(url: str, tmp_pa
 
 def test_one_that_never_arrives_is_given_up_aloud(url: str, tmp_path: Path) -> None:
     said: list[str] = []
-    made = teller(tmp_path, said, ops=Channel(webhook=url))
+    made = teller(tmp_path, said, BRIEF, ops=Channel(webhook=url))
     Hook.refuse = 9999
     made.tell(notice())
     until(lambda: any("given up after" in s for s in said))
-    assert len(Hook.got) > len(QUICK) and not outbox(tmp_path).waiting()
+    assert len(Hook.got) > 1 and not outbox(tmp_path).waiting()
     made.close()
 
 
@@ -111,10 +111,9 @@ def test_one_that_never_arrives_is_given_up_aloud(url: str, tmp_path: Path) -> N
 def test_a_channel_that_cannot_be_used_takes_no_other_along(url: str, tmp_path: Path, odd: Channel) -> None:
     said: list[str] = []
     (tmp_path / "odd").write_bytes(b"\xff\n")
-    made = teller(tmp_path, said, a_odd=odd, ops=Channel(webhook=url))
+    made = teller(tmp_path, said, BRIEF, a_odd=odd, ops=Channel(webhook=url))
     made.tell(notice())
-    made.tell(notice("again"))
-    until(lambda: len(Hook.got) == 2 and sum("given up" in s for s in said) == 2)
+    until(lambda: Hook.got and any("given up" in s for s in said))
     made.close()
 
 
@@ -143,7 +142,7 @@ def test_a_command_gets_the_notice_on_stdin_and_what_it_says_is_said(tmp_path: P
     said: list[str] = []
     keep = ["sh", "-c", f"cat > {tmp_path}/got"]
     fail = [sys.executable, "-c", "import sys; sys.exit('no such room')"]
-    made = teller(tmp_path, said, keep=Channel(command=keep), fail=Channel(command=fail))
+    made = teller(tmp_path, said, BRIEF, keep=Channel(command=keep), fail=Channel(command=fail))
     made.tell(notice())
     until(lambda: any("given up" in s for s in said))
     made.close()
@@ -181,7 +180,7 @@ def test_what_did_not_arrive_is_sent_by_the_successor_once(url: str, tmp_path: P
 def test_one_that_waited_too_long_is_given_up_by_the_successor_too(url: str, tmp_path: Path) -> None:
     kept, said = outbox(tmp_path), list[str]()
     kept.put("n1", "ops", {"id": "n1"})
-    kept._run("UPDATE outbox SET at = at - 86400", ())
+    kept._rows.run("UPDATE outbox SET at = at - 86400")
     Hook.refuse = 9999
     made = Teller("test", tmp_path, {"ops": Channel(webhook=url)}, said.append, kept)
     until(lambda: any("given up after 1 tries" in s for s in said))
