@@ -9,7 +9,6 @@ from pdctl.flows.tune.proposal import Proposal, histogram
 from pdctl.flows.tune.report import TuneReport
 from pdctl.render.paths import here
 
-
 _NAMES = {"restarted": "after a restart", "cold": "cold, the first transfer after a restart"}
 
 

@@ -24,6 +24,7 @@ from pdctl.fleet.problems import TomlFile
 from pdctl.fleet.schema import Name, Strict, Text
 from pdctl.fleet.shipped import shipped_text
 from pdctl.fleet.tokens import token_of
+from pdctl.supervisor.address import parsed
 
 SHIPPED = "catalogue/policy.toml"
 
@@ -203,9 +204,15 @@ def _check_codes(file: TomlFile, codes: Iterable[str]) -> None:
 
 
 def _check(file: TomlFile, own: Mapping[str, Any]) -> None:
-    """What types cannot see: codes that exist, hours and zones, one way for a notice."""
+    """What types cannot see: addresses, codes that exist, hours and zones, one way for a notice."""
     if "schema" not in own:
         file.problem(("schema",), "is missing.")
+    page = _tables(own).get("supervisor", {}).get("page")
+    if isinstance(page, str) and page:
+        try:
+            parsed(page)
+        except ConfigError as error:
+            file.problem(("supervisor", "page"), error.message)
     if codes := _tables(own.get("on")):
         _check_codes(file, codes)
     for name, row in _tables(own.get("quiet")).items():

@@ -336,6 +336,11 @@ class Ward:
             )
             case.broken = half if outcome == "failed" else None
 
+    def barred(self, case: Case, why: str) -> None:
+        """What was decided is not begun."""
+        self._note(case, "note", why)
+        self._refused(case, why, self._clock.now())
+
     def _refused(self, case: Case, why: str, now: float) -> None:
         """Nothing was done; the finding may stand for hours, and each look at it costs the cell a canary."""
         case.refused += 1

@@ -10,8 +10,10 @@ import json
 import multiprocessing
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -248,6 +250,36 @@ def test_a_deploy_killed_while_it_makes_the_environment_finishes(plain: Away, ho
     assert outcome.exit is Exit.OK and "h2/venv" in [p.step.id for p in made.plan.pending]
     for host in hosts[:2]:
         assert host.sh("find /opt/pdctl/away -name '.?*' -not -path '*/venvs/*/*'").split() == []
+
+
+# The server's end of every connection to that host.
+CONNECTIONS = "kill -9 $(pgrep -f '^[s]shd: (root|ops)')"
+
+
+@pytest.mark.slow
+def test_a_connection_that_drops_within_a_deploy_is_said_and_the_next_one_finishes(
+    plain: Away, hosts: list[LabHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doing = Journal.doing
+
+    @contextmanager
+    def dropped(self: Journal, id: str, *more: Any, **named: Any) -> Iterator[Any]:
+        with doing(self, id, *more, **named) as step:
+            if id == "h2/release":
+                hosts[1].sh(CONNECTIONS)
+            yield step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "doing", dropped)
+        with pytest.raises(DeployFailed) as caught:
+            plain.deploy()
+    assert (caught.value.code, caught.value.exit) == ("connection_lost", Exit.PARTIAL)
+    assert "The connection to h2 was lost while running" in caught.value.message
+    assert "look at what is true there before it is repeated" in caught.value.hint
+    assert [g.state for g in caught.value.outcome.groups if g.group == "cell a"] == [State.BLOCKED]
+    made, outcome = plain.deploy()
+    assert outcome.exit is Exit.OK and "h2/release" in [p.step.id for p in made.plan.pending]
+    assert plain.deploy()[0].plan.changes == 0
 
 
 def test_a_host_without_ensurepip_gets_a_pip_of_its_own_for_a_moment(

@@ -27,6 +27,7 @@ A, B = {"prefill-0", "decode-0"}, {"prefill-1", "decode-1"}
 def shift(lab: Lab, smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealFleet]:
     """Two cells, deployed and serving, that keep two older deployments."""
     with operated(tmp_path_factory.mktemp("shift"), lab, smollm) as fleet:
+        fleet.clear()  # what another file's fleet of that name has left
         fleet.edit("retain = 3", "retain = 2")
         fleet.done("deploy", "--yes", release="0")
         yield fleet
@@ -59,10 +60,10 @@ def test_a_plan_shows_every_host_and_no_secret_and_changes_nothing(shift: RealFl
     assert made.returncode == Exit.CHANGES, made.stderr
     lines = made.stdout.splitlines()
     heads = [line for line in lines if not line.startswith(" ")]
-    assert heads[:2] == ["h2", "restarts"] and heads[-1] == "2 changes", made.stdout
+    assert heads[:2] == ["h2", "restarts"] and heads[-1] == "3 changes", made.stdout
     assert "  + write the env file of decode-0, mode 0600" in lines, made.stdout
     assert "      MY_TOKEN: (unset) -> ***" in lines and "      MINE: (unset) -> 1" in lines
-    assert "  ! restart cell a together" in lines
+    assert "  ~ install the unit decode-0" in lines and "  ! restart cell a together" in lines
     assert SECRET not in made.stdout + made.stderr
     assert shift.pdctl("deploy", "--plan", release="0").returncode == Exit.OK
     assert (shift.pids(), kept(shift)) == (pids, there)

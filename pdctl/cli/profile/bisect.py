@@ -53,7 +53,7 @@ Steady = Annotated[
 MaxRestarts = Annotated[
     int | None, typer.Option(min=0, help="Stop before more restarts than this, the way back included.")
 ]
-MaxSeconds = Annotated[float | None, typer.Option(min=0, help="Begin no run of the check after this.")]
+MaxSeconds = Annotated[float | None, typer.Option(min=1, help="Begin no run of the check after this.")]
 ShowPlan = Annotated[bool, typer.Option("--plan", help="Show what differs and what it would take.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the same bisect that did not end.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from pdctl.errors import ConfigError
 from pdctl.flows.bisect import recovery, state
 from pdctl.flows.bisect.checks import Check, Checked
 from pdctl.flows.bisect.differences import Compared, compare
@@ -170,7 +171,8 @@ def prepare(
     restart: Restart,
 ) -> Prepared:
     """`check` is made from the state that it may keep something in. ConfigError when the profiles do not
-    differ here or there is nothing to resume, PdctlError when the fleet does not serve."""
+    differ here, for a budget that no test fits into, or when there is nothing to resume; PdctlError when the
+    fleet does not serve."""
     rules = options.rules
     compared = compare(ctx.fleet, good, bad)
     need_serving(ctx, "to try")
@@ -182,6 +184,7 @@ def prepare(
     trials = Trials(ctx, compared, restart)
     said = _forecast(ctx, trials, compared, rules)
     report = BisectReport(compared, kept, said, rules, options.max_restarts)
+    _need_room(report, trials)
     report.run = ctx.journal.id if ctx.journal else ""
     return Prepared(check(kept), trials, report)
 
@@ -221,6 +224,18 @@ def run(
             state.write(ctx.fleet, report.state)
     report.seconds = time.monotonic() - begin
     return _evidence(ctx, report)
+
+
+def _need_room(report: BisectReport, trials: Trials) -> None:
+    """ConfigError for a budget with which no run could ever test both ends, each with the way back."""
+    most, ends = report.max_restarts, (Mix(), report.whole)
+    least = max(
+        (len(trials.needs(m)) + trials.restarts(m, None) for m in ends if m not in report.state.table),
+        default=0,
+    )
+    if most is not None and most < least:
+        said = f"--max-restarts {most} has no room for one test: there and back takes {least}."
+        raise ConfigError("few_restarts", said, f"Allow {least} or more, or leave it out.")
 
 
 def _count(report: BisectReport, restarts: int) -> None:

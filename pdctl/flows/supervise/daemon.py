@@ -189,19 +189,19 @@ class Daemon:
             self._bundles.pop(next(iter(self._bundles)))
         return verdict.cells
 
-    def _keep(self, case: Case) -> bool:
-        """The bundle that the case was judged by, as evidence; whether it was kept."""
+    def _keep(self, case: Case) -> str:
+        """The bundle that the case was judged by, as evidence; why it could not be kept, "" when it was."""
         documents = self._bundles.get(case.cell)
         if documents is None or case.incident is None:
-            return False
+            return "there is no bundle of it"
         p = self.policy.supervisor
         try:
             path = evidence.keep(self.fleet, documents, case.incident, p.evidence, p.evidence_mb)
         except PdctlError as error:
             self.say(error.message)
-            return False
+            return error.message
         self.ward.kept(case, str(path))
-        return True
+        return ""
 
     # acting
 
@@ -240,7 +240,8 @@ class Daemon:
 
     def _begin(self, case: Case, decision: Decision, resumes: str = "") -> bool:
         """Whether it was begun, or said in a dry run. Evidence first: without it nothing is done."""
-        if not self._keep(case):
+        if why := self._keep(case):
+            self.ward.barred(case, f"{decision.words}: no evidence can be kept: {why}")
             return False
         if self.policy.supervisor.mode == "dry-run":
             self.ward.rehearsed(case, decision)

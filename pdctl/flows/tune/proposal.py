@@ -120,9 +120,11 @@ def _too_few(
     if trouble and (load < ENOUGH or saturated < needed(target)):
         seen = f"Only {load} transfers were seen under load and {saturated} with decode saturated."
         if cut_by:
+            allow, them = ("allow", "them") if len(cut_by) > 1 else ("allows", "it")
             return (
-                f"{seen} {trouble}. This load takes longer than {' and '.join(sorted(cut_by))} allow: raise "
-                "them for the measurement (`pdctl profile set`), or measure shorter ones (--context)."
+                f"{seen} {trouble}. This load takes longer than {' and '.join(sorted(cut_by))} {allow}: "
+                f"raise {them} for the measurement (`pdctl profile set`), or measure shorter prompts "
+                "(--context)."
             )
         return f"{seen} {trouble}: run `pdctl diagnose`."
     if load < ENOUGH:

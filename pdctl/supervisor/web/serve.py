@@ -17,11 +17,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pdctl.errors import ConfigError
 from pdctl.fleet.tokens import make_token, token_of
+from pdctl.supervisor.address import parsed
 from pdctl.supervisor.web.access import is_loopback
 from pdctl.supervisor.web.app import App
 from pdctl.supervisor.web.sources import Sources
 
-PAGE = "127.0.0.1:9470"
 CONNECTIONS = 128
 HEAD_DEADLINE = 20.0
 START, END = 10.0, 3.0  # seconds
@@ -80,25 +80,17 @@ class Pages:
         asyncio.run(self._server.serve(sockets=[self._socket]))
 
 
-def parsed(address: str) -> tuple[str, int]:
-    """ADDRESS:PORT; ConfigError when it is none."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise ConfigError("page", f"{address!r} is no ADDRESS:PORT.", f"The default is {PAGE}.")
-    return host, int(port)
-
-
 def _listen(host: str, port: int) -> socket.socket:
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
         listening.listen(64)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: of a name that no resolver would take
         listening.close()
         hint = f"Who holds it: ss -ltnp 'sport = :{port}'"
-        raise ConfigError("page", f"Cannot serve pages at {host}:{port}: {error.strerror}.", hint) from None
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError("page", f"Cannot serve pages at {host}:{port}: {why}.", hint) from None
     return listening
 
 

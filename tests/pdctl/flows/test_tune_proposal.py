@@ -91,6 +91,8 @@ def test_deadlines_that_cut_the_measurement_are_named_with_what_to_do() -> None:
     trouble = "saturated: 8 of 63 requests failed (prealloc_timeout 8)"
     proposal = propose({"load": [0.1] * 3}, trouble=trouble, cut_by={PREALLOC, IDLE})
     assert f"longer than {PREALLOC} and {IDLE} allow: raise them" in proposal.reason
+    alone = propose({"load": [0.1] * 3}, trouble=trouble, cut_by={PREALLOC})
+    assert f"longer than {PREALLOC} allows: raise it for" in alone.reason
     assert "diagnose" not in proposal.reason
     enough = propose({"load": [0.1] * 60, "saturated": [0.5] * 60}, LAX, trouble=trouble, cut_by={PREALLOC})
     assert enough.value == FLOOR and enough.cautions[-1].startswith(trouble)

@@ -15,12 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from pdctl import contracts
 from pdctl.adapters.picture import Reach
 from pdctl.errors import ConfigError
+from pdctl.supervisor.address import parsed
 from pdctl.supervisor.history import History
 from pdctl.supervisor.incidents import Incidents, Moment
 from pdctl.supervisor.live import Live, Standing
 from pdctl.supervisor.observation import EngineLook
 from pdctl.supervisor.store import prepare
-from pdctl.supervisor.web.serve import Pages, parsed
+from pdctl.supervisor.web.serve import Pages
 from pdctl.supervisor.web.sources import Sources
 from tests.pdctl.supervisor.browser import BROWSER, WHY_NOT, Browser
 from tests.pdctl.supervisor.looks import engine, look, moved
@@ -165,7 +166,9 @@ def test_elsewhere_the_page_token_is_needed_and_leaves_the_address(tmp_path: Pat
             assert client.get(f"{pages.url}/api/now").status_code == 200
 
 
-@pytest.mark.parametrize("address", ["9470", "host:", ":1", "127.0.0.1:99999", "127.0.0.1:port"])
+@pytest.mark.parametrize(
+    "address", ["9470", "host:", ":1", "127.0.0.1:99999", "127.0.0.1:port", "127.0.0.1:²"]
+)
 def test_an_address_that_is_none_is_a_sentence(address: str) -> None:
     with pytest.raises(ConfigError, match="is no ADDRESS:PORT"):
         parsed(address)
@@ -176,6 +179,11 @@ def test_an_address_that_is_taken_is_a_sentence(tmp_path: Path) -> None:
         address = pages.url.removeprefix("http://")
         with pytest.raises(ConfigError, match=f"Cannot serve pages at {address}: Address already in use"):
             Pages(address, Sources(live, tmp_path / "none.db", "test"), tmp_path / "t")
+
+
+def test_a_name_that_no_resolver_takes_is_a_sentence(tmp_path: Path) -> None:
+    with served(tmp_path) as (_, live), pytest.raises(ConfigError, match=r"Cannot serve pages at a{64}:0: "):
+        Pages(f"{'a' * 64}:0", Sources(live, tmp_path / "none.db", "test"), tmp_path / "t")
 
 
 def gone(of: EngineLook) -> EngineLook:

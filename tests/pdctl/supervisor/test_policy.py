@@ -35,6 +35,9 @@ webhook = "https://chat.example/x"
 secret = "absent"
 [actions.abort]
 backoff = inf
+[notify.twice]
+webhook = "http://x/"
+command = ["x"]
 """
 
 
@@ -75,6 +78,7 @@ def test_what_is_written_wins_key_by_key(tmp_path: Path) -> None:
         (16, r"notify\.hook\.webhook: must begin with http"),
         (18, r"notify\.port\.webhook: is no address such as"),
         (21, r"notify\.key\.secret: The token .*absent cannot be read"),
+        (24, r"notify\.twice: needs one of webhook and command"),
         (23, r"actions\.abort\.backoff: .* finite number"),
     ],
 )
@@ -86,12 +90,16 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path, line: int, words: s
     assert any(re.match(rf"{path}:{line}: {words}", d) for d in caught.value.details), caught.value.details
 
 
-def test_it_looks_more_often_than_its_watchdog_waits(tmp_path: Path) -> None:
+def test_a_page_has_an_address_and_looks_are_more_often_than_the_watchdog_waits(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text("schema = 1\n[supervisor]\nlook_every = 61.0\n")
     with pytest.raises(ConfigError) as caught:
         load_policy(path)
     assert caught.value.details == (f"{path}:3: supervisor.look_every: must be at most 60.0.",)
+    path.write_text('schema = 1\n[supervisor]\npage = "9470"\n')
+    with pytest.raises(ConfigError) as caught:
+        load_policy(path)
+    assert caught.value.details == (f"{path}:3: supervisor.page: '9470' is no ADDRESS:PORT.",)
     path.write_text("schema = 1\n[supervisor]\nlook_every = 60.0\n")
     assert 3 * load_policy(path).supervisor.look_every <= WATCHDOG
 

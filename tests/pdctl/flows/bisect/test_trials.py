@@ -166,6 +166,15 @@ def test_a_spent_budget_says_what_is_known_and_goes_on_later(noon: Bench) -> Non
     assert not state.path(noon.fleet()).exists()
 
 
+def test_a_budget_that_no_test_fits_into_is_refused_before_anything_is_tried(noon: Bench) -> None:
+    """There and back; to resume it would be for ever in vain."""
+    for budget in (0, 1):
+        with pytest.raises(ConfigError) as few:
+            bisect(noon, Fails(noon, ("KNOB_01",)), Options(STEADY, max_restarts=budget))
+        assert few.value.code == "few_restarts" and few.value.hint.startswith("Allow 2 or more")
+    assert noon.restarted == [] and not state.path(noon.fleet()).exists()
+
+
 def test_time_that_is_spent_before_the_first_test_changes_nothing(noon: Bench) -> None:
     report = bisect(noon, Fails(noon, ("KNOB_01",)), Options(STEADY, max_seconds=0.0))
     assert report.answer is None and report.trials == [] and report.restarts == 0

@@ -274,6 +274,21 @@ def test_evidence_is_kept_then_it_acts_and_looks_on_meanwhile(turns: Turns) -> N
     assert [n.kind for n in turns.notices] == ["opened", "action", "closed"]
 
 
+def test_without_evidence_nothing_is_done_and_a_person_is_told(turns: Turns) -> None:
+    place = evidence.folder(turns.daemon.fleet)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("no folder")
+    turns.found = [WEDGE]
+    turns.turn(60)
+    assert not turns.acts and turns.state is State.ILL
+    (told,) = [n.text for n in turns.notices if n.kind == "person"]
+    assert "refused 3 times" in told and "no evidence can be kept" in told and "cannot be written" in told
+    assert sum("cannot be written" in said for said in turns.said) < 10, "less and less often"
+    place.unlink()
+    turns.turn(60)
+    until(lambda: turns.acts)
+
+
 def test_paused_and_held_it_looks_and_does_nothing(turns: Turns) -> None:
     turns.paused = "paused by ann@desk: new disks"
     turns.found = [WEDGE]

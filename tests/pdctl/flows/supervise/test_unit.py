@@ -61,7 +61,9 @@ def test_one_that_does_not_start_fails_the_deploy_with_what_it_said(
     assert caught.value.message.startswith(
         "The supervisor did not start: it is failed (ended with exit code 2"
     )
-    assert caught.value.exit is not Exit.OK and f"{policy}:3" in str(caught.value.document())
+    assert caught.value.exit is not Exit.OK and "policy.toml:3: supervisor.mode: must be" in str(
+        caught.value.document()
+    )
 
 
 def test_its_lease_does_not_lie_where_its_unit_does(bench: Bench) -> None:
