@@ -252,7 +252,7 @@ def test_one_of_twenty_is_found_within_the_announced_restarts(fleet: Fleet, culp
     load = culprit == "PD_ROUTER_TOTAL_TIMEOUT"
     fleet.noon(LIVE, FIXED, PD_ROUTER_TOTAL_TIMEOUT="0.1" if load else "500")
     words = LOAD if load else fleet.reads('sys.exit(25 in has["PD_RANK_TIMEOUT"])')
-    document = fleet.bisect(*words, "--deterministic")
+    document = fleet.bisect(*words, "--deterministic", seconds=850.0)
     assert names(document) == [[culprit]] and document["minimal"] and len(document["differences"]) == 20
     assert document["tests"] <= document["forecast"]["tests"] == 8
     assert 2 <= document["restarts"] <= document["forecast"]["restarts"] <= 8
@@ -262,6 +262,6 @@ def test_one_of_twenty_is_found_within_the_announced_restarts(fleet: Fleet, culp
 def test_a_transport_that_cannot_link_is_found_though_no_mix_with_it_serves(fleet: Fleet) -> None:
     few = {k: FIXED[k] for k in ("MALLOC_ARENA_MAX", "PYTHONHASHSEED")}
     fleet.noon(few, {"UCX_TLS": ("both", "self")})
-    document = fleet.bisect(*LOAD, "--deterministic")
+    document = fleet.bisect(*LOAD, "--deterministic", seconds=850.0)
     assert names(document) == [["UCX_TLS"]] and document["minimal"]
     assert {t["refused"] for t in document["trials"]} & {"start", "serve"}
