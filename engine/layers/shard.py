@@ -45,6 +45,15 @@ class Shard:
     intermediate: tuple[int, int]
     vocab: tuple[int, int]
 
+    def agreed(self, rows: int) -> int:
+        """The most rows that any rank asks for; every rank calls it. They hold weights of different shapes,
+        and a machine may want more rows for one than for another, but a step has as many on each rank."""
+        if self.comm.tp == 1:
+            return rows
+        asked = torch.zeros(self.comm.tp, device=self.device)
+        asked[self.comm.rank] = rows
+        return int(self.comm.all_reduce(asked).max())
+
     @classmethod
     def of(
         cls, config: ModelConfig, comm: Comm, dtype: torch.dtype, device: torch.device, streams: Streams

@@ -56,7 +56,7 @@ class DeepseekV32:
         self._blocks = [Block(checkpoint, i, config, cache, shard) for i in range(config.layers)]
         self._norm = RmsNorm(checkpoint, "model.norm", config.hidden_size, config.rms_norm_eps, shard)
         self._head = LmHead(checkpoint, config, shard)
-        self.rows = max(self._head.weight.rows, *(block.rows for block in self._blocks))
+        self.rows = shard.agreed(max(self._head.weight.rows, *(block.rows for block in self._blocks)))
 
     def plan(self, rows: Rows) -> LatentStep:
         return self._cache.plan(rows)

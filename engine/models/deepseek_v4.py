@@ -74,7 +74,9 @@ class DeepseekV4:
         self._last = HyperHead(checkpoint, _three(hyper), config, shard)
         self._norm = RmsNorm(checkpoint, norm, config.hidden_size, config.rms_norm_eps, shard)
         self._head = LmHead(checkpoint, config, shard, (head, f"{embed}.weight"))
-        self.rows = max(self._head.weight.rows, self._last.rows, *(block.rows for block in self._blocks))
+        self.rows = shard.agreed(
+            max(self._head.weight.rows, self._last.rows, *(block.rows for block in self._blocks))
+        )
 
     def plan(self, rows: Rows) -> CompressedStep:
         return self._cache.plan(rows)

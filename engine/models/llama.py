@@ -47,7 +47,7 @@ class Llama:
         self._blocks = [Block(checkpoint, i, config, shard) for i in range(config.layers)]
         self._norm = RmsNorm(checkpoint, "model.norm", config.hidden_size, config.rms_norm_eps, shard)
         self._head = LmHead(checkpoint, config, shard)
-        self.rows = max(self._head.weight.rows, *(block.rows for block in self._blocks))
+        self.rows = shard.agreed(max(self._head.weight.rows, *(block.rows for block in self._blocks)))
 
     def __call__(self, pool: torch.Tensor, step: Step) -> torch.Tensor | None:
         """float32 logits [sampled, vocab] on rank 0; every rank writes its KV into the pool.

@@ -42,7 +42,7 @@ def show_run(run: Run) -> None:
         # What has parts of its own is in --json.
         said = ", ".join(f"{k} {v}" for k, v in note.data.items() if not isinstance(v, dict))
         if said:
-            print(f"\nnote: {note.what}: {_cut(said, 6)}")
+            print(f"\nnote: {note.what}: {' '.join(said.split())}")
 
 
 def show_audit(host: str, lines: Sequence[dict[str, Any]], bad: int) -> None:

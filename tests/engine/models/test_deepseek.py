@@ -11,7 +11,7 @@ import torch
 from engine.core.errors import ModelError
 from engine.core.types import Slice
 from tests.engine.models.deepseek import build_deepseek, one_thread, reference  # noqa: F401
-from tests.engine.models.tiny import Ranks
+from tests.engine.models.tiny import Ranks, ranks_at_odds
 
 NAMES = ("deepseek_v32", "deepseek_v32_yarn", "deepseek_v4")
 TOKENS = torch.randint(0, 101, (61,), generator=torch.Generator().manual_seed(0)).tolist()
@@ -60,6 +60,15 @@ def test_a_batch_of_everything_equals_each_alone(made, name: str) -> None:
     ranks.run(Slice(TOKENS[:20], 0, other, True))
     got = ranks.run(Slice(TOKENS[20:31], 20, other, True), Slice([TOKENS[40]], 40, PAGES, True))
     assert torch.allclose(got, want[[30, 40]], atol=2e-4)
+
+
+@pytest.mark.parametrize("name", NAMES[::2])
+def test_ranks_that_want_different_rows_take_the_most(made, name: str) -> None:
+    folder, want = made[name]
+    with ranks_at_odds():
+        ranks = Ranks(folder, 2, page_size=PAGE)
+    got = [ranks.run(Slice([TOKENS[p]], p, PAGES, True)) for p in range(3)]
+    assert torch.allclose(torch.cat(got), want[:3], atol=2e-4)
 
 
 @pytest.mark.parametrize("name", NAMES[::2])

@@ -9,7 +9,7 @@ import torch
 
 from engine.core.errors import ModelError
 from engine.core.types import Slice
-from tests.engine.models.tiny import MODELS, Ranks, build
+from tests.engine.models.tiny import MODELS, Ranks, build, ranks_at_odds
 
 TOKENS = torch.randint(0, 101, (37,), generator=torch.Generator().manual_seed(0)).tolist()
 PAGES = [9, 3, 40, 1, 22, 8, 17, 5, 60, 2, 33, 12]
@@ -48,6 +48,15 @@ def test_bfloat16_is_near(tiny) -> None:
     got = Ranks(folder, 2, "bfloat16").run(Slice(TOKENS, 0, PAGES, True))[0]
     assert got.dtype == torch.float32
     assert torch.nn.functional.cosine_similarity(got, want, dim=0) > 0.999
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3_moe"])
+def test_ranks_that_want_different_rows_take_the_most(tiny, name: str) -> None:
+    folder, model = tiny(name)
+    with ranks_at_odds():
+        ranks = Ranks(folder, 2)
+    got = [ranks.run(Slice([TOKENS[p]], p, PAGES, True)) for p in range(3)]
+    assert torch.allclose(torch.cat(got), reference(model, TOKENS)[:3], atol=2e-4)
 
 
 def test_sharded_checkpoint(tmp_path: Path) -> None:

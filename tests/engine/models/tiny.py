@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import torch
 from transformers import (
@@ -154,3 +156,16 @@ class Ranks:
 
         with ThreadPoolExecutor(self._meeting.tp) as pool:
             return list(pool.map(guarded, range(self._meeting.tp)))
+
+
+@contextmanager
+def ranks_at_odds() -> Iterator[None]:
+    """A machine that asks for more rows with one rank's weights than with another's."""
+    first: list[int] = []  # the thread of the rank that packs first
+
+    def rows(*_: object) -> int:
+        first.append(threading.get_ident())
+        return 8 if first[0] == threading.get_ident() else 2
+
+    with mock.patch("kernels.ops.linear.reference.invariant_rows", rows):
+        yield
