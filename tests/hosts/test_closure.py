@@ -102,10 +102,10 @@ def test_the_real_closure_without_an_index(
     dropped = threading.Event()
 
     def drop() -> None:
-        """Once a wheel that matters is there and while the next one is on its way."""
+        """Once a wheel that matters is there; stopped first, so that the next one is surely on its way."""
         large = {w.name for w in wheels if w.size > LARGE}
         until(lambda: run.poll() is not None or large & received(h2).keys(), 600.0, "a large wheel is there")
-        h2.sh("pkill -KILL -f '^sshd: root'")
+        h2.sh("pkill -STOP -f '^sshd: root'; sleep 1; pkill -KILL -f '^sshd: root'")
         dropped.set()
 
     cutting = threading.Thread(target=drop, daemon=True)

@@ -1,6 +1,7 @@
 """Real engines on real hosts, from nothing to the night: deploys, and what keeps a cell from one.
 
-One fleet serves the module and the tests follow one another as an operator's day would.
+One fleet serves the module and the tests follow one another as an operator's day would; the slow ones, which
+also run without the others, begin with a deploy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from tests.hosts.real_fleet import RealFleet, operated
 def night(lab: Lab, smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealFleet]:
     with operated(tmp_path_factory.mktemp("night"), lab, smollm) as fleet:
         yield fleet
+
+
+@pytest.fixture
+def standing(night: RealFleet) -> RealFleet:
+    night.deploy()
+    return night
 
 
 def test_from_nothing_to_answers(night: RealFleet) -> None:
@@ -77,42 +84,42 @@ def test_a_changed_profile_value_restarts_its_cell_alone_and_no_request_fails(ni
 
 
 @pytest.mark.slow
-def test_a_stranger_on_a_port_stops_its_cell_and_the_old_one_serves_on(night: RealFleet) -> None:
-    h2, pids, current = night.lab.hosts[1], night.pids(), night.current()
-    night.edit("port = 21003", "port = 21903")
+def test_a_stranger_on_a_port_stops_its_cell_and_the_old_one_serves_on(standing: RealFleet) -> None:
+    h2, pids, current = standing.lab.hosts[1], standing.pids(), standing.current()
+    standing.edit("port = 21003", "port = 21903")
     code = "import socket,time; s=socket.create_server(('0.0.0.0',21903)); time.sleep(600)"
     h2.sh(f'systemd-run --unit=stranger --uid=dev python3 -c "{code}"')
     try:
-        night.until(lambda: h2.sh("ss -Hltn 'sport = :21903'"), "the stranger listens")
-        done = night.pdctl("deploy", "--yes")
+        standing.until(lambda: h2.sh("ss -Hltn 'sport = :21903'"), "the stranger listens")
+        done = standing.pdctl("deploy", "--yes")
     finally:
         h2.sh("systemctl stop stranger")
-        night.edit("port = 21903", "port = 21003")
+        standing.edit("port = 21903", "port = 21003")
     assert done.returncode == Exit.FINDINGS, done.stdout + done.stderr
     assert "decode-0, ports: 21903 held by pid" in done.stderr and "wanted: 21903 free" in done.stderr
     assert "systemctl stop stranger.service on h2" in done.stderr
-    assert (night.pids(), night.current()) == (pids, current)
-    assert "Paris" in night.ask() and night.changes() == []
+    assert (standing.pids(), standing.current()) == (pids, current)
+    assert "Paris" in standing.ask() and standing.changes() == []
 
 
 @pytest.mark.slow
-def test_a_host_that_is_gone_keeps_only_its_own_cell_from_a_deploy(night: RealFleet) -> None:
-    night.edit("bootstrap_port = 21002", "token_budget = 500\nbootstrap_port = 21002")
-    night.lab.crash("h3")
+def test_a_host_that_is_gone_keeps_only_its_own_cell_from_a_deploy(standing: RealFleet) -> None:
+    standing.edit("bootstrap_port = 21002", "token_budget = 500\nbootstrap_port = 21002")
+    standing.lab.crash("h3")
     try:
         with pytest.raises(PdctlError) as caught:
-            night.deploy()
+            standing.deploy()
         assert caught.value.exit is Exit.PARTIAL, caught.value.document()
         assert isinstance(caught.value, DeployFailed)
         states = {g.group: g.state for g in caught.value.outcome.groups}
         assert (states["cell a"], states["cell b"]) == (State.DONE, State.BLOCKED)
-        with night.context() as ctx:
+        with standing.context() as ctx:
             report = diagnose(ctx)
         said = "Host h3 cannot be reached, and with it prefill-1 and decode-1."
         assert said in report.verdict.summary, report.verdict.summary
     finally:
-        night.lab.boot("h3")
-    night.until(
-        lambda: all(e["ready"] for e in night.state("router")["engines"]), "h3 came back by itself", 120
+        standing.lab.boot("h3")
+    standing.until(
+        lambda: all(e["ready"] for e in standing.state("router")["engines"]), "h3 came back by itself", 120
     )
-    assert night.changes() == []
+    assert standing.changes() == []
