@@ -27,6 +27,9 @@ from engine.parallel.comm import Comm
 from engine.runner import ModelRunner, Tuning
 
 PR_SET_PDEATHSIG = 1
+# What stands still is ended by PD_START_TIMEOUT, PD_RANK_TIMEOUT and PD_STEP_TIMEOUT, which say why.
+# Collectives that gave up before those would end a rank that only waits for a slower one.
+COLLECTIVE_LIMIT = 86400.0
 
 
 def die_with_parent() -> None:
@@ -38,7 +41,7 @@ def die_with_parent() -> None:
 
 def load(config: EngineConfig, settings: Settings, rank: int) -> ModelRunner:
     """This rank's shard and KV pool, in the group's collectives; ModelError when no number comes of it."""
-    comm = Comm(rank, config.tp, config.store, config.device)
+    comm = Comm(rank, config.tp, config.store, config.device, timeout=COLLECTIVE_LIMIT)
     runner = ModelRunner(
         Path(config.model),
         dtype=config.dtype,
