@@ -94,12 +94,18 @@ def _rooted(texts: dict[str, str]) -> dict[str, str]:
     )
 
 
+def _hidden(path: PurePosixPath) -> bool:
+    """What a version control, a desktop or pdctl itself keeps beside the documents is no evidence."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 def _from_folder(root: Path) -> Iterator[tuple[str, IO[bytes]]]:
     for path in sorted(root.rglob("*")):
-        if path.is_file() and not path.is_symlink():
+        name = PurePosixPath(path.relative_to(root).as_posix())
+        if path.is_file() and not path.is_symlink() and not _hidden(name):
             try:
                 with path.open("rb") as file:
-                    yield path.relative_to(root).as_posix(), file
+                    yield str(name), file
             except OSError as error:
                 raise ConfigError("unreadable", f"{path} cannot be read: {error.strerror}.") from None
 
@@ -117,7 +123,7 @@ def _from_tar(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
         with tarfile.open(path) as archive:
             for member in archive:
                 name = PurePosixPath(member.name)
-                if not member.isfile() or name.is_absolute() or ".." in name.parts:
+                if not member.isfile() or name.is_absolute() or _hidden(name):
                     continue
                 file = archive.extractfile(member)
                 if file is not None:

@@ -132,3 +132,15 @@ def test_a_bundle_that_shows_nobody_is_nothing_to_judge(tmp_path: Path) -> None:
     (tmp_path / "bundle.toml").write_text('source = "x"\n')
     with pytest.raises(ConfigError, match="nothing to judge"):
         facts_of(load(tmp_path), 1_787_220_000.0)
+
+
+def test_what_is_hidden_beside_the_documents_is_no_evidence(tmp_path: Path) -> None:
+    """A fleet's own folder has the engine's sources in .pdctl, a checkout .git, a Mac's archive ._ files."""
+    folder = tmp_path / "bundle"
+    for name in ("decode-0.log", "._decode-0.log", ".git/packed.log", "hosts/.pdctl/trees/kernel.py"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(LOG)
+    with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as archive:
+        archive.add(folder, ".")
+    assert set(load(folder).texts) == set(load(tmp_path / "b.tar.gz").texts) == {"decode-0.log"}
