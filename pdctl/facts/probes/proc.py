@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
+_EXITING = 4  # PF_EXITING among the flags of /proc/PID/stat
 STATES = {
     "R": "running",
     "S": "sleeping",
@@ -49,14 +50,23 @@ def pids() -> list[int]:
 
 
 def stat_of(pid: int) -> Any:
-    """{state, parent, start, spent}: ticks since boot and of CPU time; None when there is no such process."""
+    """{state, parent, start, spent, ending}: ticks since boot and of CPU time; None when there is no such
+    process.
+    """
     text = read_text(f"/proc/{pid}/stat")
     # The command's name is in brackets and may hold anything, brackets included.
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20:
         return None
     spent = int(fields[11]) + int(fields[12])
-    return {"state": fields[0], "parent": int(fields[1]), "start": int(fields[19]), "spent": spent}
+    ending = fields[0] in "ZX" or bool(int(fields[6]) & _EXITING)
+    return {
+        "state": fields[0],
+        "parent": int(fields[1]),
+        "start": int(fields[19]),
+        "spent": spent,
+        "ending": ending,
+    }
 
 
 def process_table() -> dict[int, dict[str, Any]]:

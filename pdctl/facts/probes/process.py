@@ -132,14 +132,16 @@ def probe_processes(pids: list[int]) -> dict[str, Any]:
 
 
 def went_on(stopped: dict[int, dict[str, Any]]) -> set[int]:
-    """Those of the stopped processes (pid -> stat_of) that run again, or have run, within SECOND_LOOK."""
+    """Those of the stopped processes (pid -> stat_of) that run again, or have run, within SECOND_LOOK; one
+    that was killed meanwhile did not.
+    """
     ran: set[int] = set()
     end = time.monotonic() + SECOND_LOOK
     while ran != stopped.keys() and time.monotonic() < end:
         time.sleep(_EVERY)
         for pid in stopped.keys() - ran:
             now = stat_of(pid)
-            same = now is not None and now["start"] == stopped[pid]["start"]
+            same = now is not None and now["start"] == stopped[pid]["start"] and not now["ending"]
             if same and (now["state"] not in STOPPED or now["spent"] > stopped[pid]["spent"]):
                 ran.add(pid)
     return ran

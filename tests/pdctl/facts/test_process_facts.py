@@ -81,6 +81,16 @@ def test_a_process_that_stays_stopped_is_told_from_one_stopped_by_turns(
     assert (turns.stopped, turns.ran) == ((), (parent.pid,))
 
 
+def test_a_stopped_process_that_is_killed_did_not_go_on(parent: subprocess.Popen[str], tell: Tell) -> None:
+    """An engine's watchdog ends a frozen rank while it is looked at."""
+    os.kill(parent.pid, signal.SIGSTOP)
+    killed = threading.Timer(0.8, os.kill, (parent.pid, signal.SIGKILL))
+    killed.start()
+    facts = seen(tell, parent.pid)
+    killed.join()
+    assert (facts.stopped, facts.ran) == ((parent.pid,), ())
+
+
 def test_a_secret_is_shown_as_a_digest_that_can_be_compared(
     parent: subprocess.Popen[str], tell: Tell
 ) -> None:
