@@ -18,6 +18,7 @@ from pdctl.fleet.names import nearest
 M = TypeVar("M", bound=BaseModel)
 Keys = tuple[str, ...]
 
+_DAY = "must be a day as 2027-01-31, without quotes."
 _SENTENCES = {
     "missing": "is missing.",
     "int_type": "must be a whole number, without quotes.",
@@ -27,6 +28,9 @@ _SENTENCES = {
     "dict_type": "must be a table.",
     "model_type": "must be a table.",
     "string_too_short": "must not be empty.",
+    "list_type": "must be a list, in square brackets.",
+    "date_type": _DAY,
+    "date_from_datetime_inexact": _DAY,
 }
 NAME_RULE = (
     "is not a valid name: lower-case letters, digits and dashes, at most 40, not starting with a dash."

@@ -154,6 +154,14 @@ def test_the_good_file_resolves(write_fleet: Write) -> None:
         ('transport = "local"', 'transport = "ssh"', "10: hosts.local.address: is missing: where peers"),
         ("schema = 1", "schema = 2", "1: schema: must be one of 1."),
         ("port = 8100", "", "24: router.port: is missing."),
+        *(
+            (
+                "port = 8100",
+                f'port = 8100\n[[suppress]]\ncode = "PD602"\nreason = "x"\nuntil = {day}\n',
+                "suppress.0.until: must be a day as 2027-01-31, without quotes.",
+            )
+            for day in ('"2027-01-31"', "2027-01-31T10:00:00", "7")
+        ),
         (
             "port = 8100",
             'port = 8100\n[[suppress]]\ncode = "PD80"\nreason = "x"\nuntil = 2030-01-01',
