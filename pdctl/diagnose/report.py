@@ -46,7 +46,8 @@ def make(facts: Facts, seconds: float) -> Report:
     ran = run(facts)
     findings = [doubted(named(f, facts), facts) for f in ran.findings]
     counted, muted = sift(findings, facts.suppressions, facts.at)
-    return Report(facts, ran, judge(counted, _blind(facts)), join(facts), seconds, tuple(muted))
+    verdict = judge(counted, _blind(facts), [m.finding for m in muted])
+    return Report(facts, ran, verdict, join(facts), seconds, tuple(muted))
 
 
 def document(report: Report, fail_on: Severity = Severity.WARNING) -> dict[str, Any]:

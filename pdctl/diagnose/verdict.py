@@ -148,8 +148,8 @@ def _root(finding: Finding, cause: dict[int, Finding]) -> Finding:
     return finding
 
 
-def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
-    """The verdict over all findings of one run. `blind` are engines that answer and show no state."""
+def _causes(findings: Sequence[Finding]) -> dict[int, Finding]:
+    """id of a finding -> what explains it."""
     cause = {id(f): c for f in findings if (c := _cause(f, findings)) is not None}
     for finding in findings:
         if id(finding) in cause or not BY_CODE[finding.code].fallback:
@@ -157,7 +157,24 @@ def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
         other = _of_same_lines(finding, findings) or _any_cause(finding, findings)
         if other is not None and _root(other, cause) is not finding:
             cause[id(finding)] = other
-    roots = [f for f in findings if id(f) not in cause]
+    return cause
+
+
+def _told(root: Finding, muted: Finding | None) -> Finding:
+    if muted is None:
+        return root
+    said = f"it follows from {muted.code} on {muted.subject}, which is suppressed"
+    return replace(root, evidence=(*root.evidence, said))
+
+
+def judge(findings: Sequence[Finding], blind: Sequence[str] = (), muted: Sequence[Finding] = ()) -> Verdict:
+    """The verdict over all findings of one run. `blind` are engines that answer and show no state; what one
+    of the `muted` explains is no sign of another cause, and stands for itself.
+    """
+    cause = _causes([*findings, *muted])
+    out = {id(m) for m in muted}
+    loose = {id(f): above for f in findings if id(above := _root(f, cause)) in out}
+    roots = [f for f in findings if id(f) not in cause or id(f) in loose]
     effects = {id(r): [f for f in findings if f is not r and _root(f, cause) is r] for r in roots}
     # A root is as grave as the gravest thing it caused.
     grave = {id(r): max([r.severity, *(e.severity for e in effects[id(r)])]) for r in roots}
@@ -165,7 +182,7 @@ def judge(findings: Sequence[Finding], blind: Sequence[str] = ()) -> Verdict:
     placed: list[Placed] = []
     for root in roots:
         at = len(placed)
-        placed.append(Placed(root, None))
+        placed.append(Placed(_told(root, loose.get(id(root))), None))
         placed += [Placed(replace(f, role="effect"), at) for f in effects[id(root)]]
     if not placed or roots[0].severity is Severity.INFO:
         return Verdict("healthy", _calm(placed, blind), tuple(placed))

@@ -64,3 +64,14 @@ def test_a_life_that_is_back_explains_what_began_before_it_and_nothing_newer() -
     before, after = told("PD602", "d", since=90.0), told("PD602", "d", since=190.0)
     assert placed(judge([back, before])) == [("PD204", None), ("PD602", 0)]
     assert placed(judge([back, after])) == [("PD602", None), ("PD204", None)]
+
+
+def test_what_a_suppressed_cause_explains_is_no_sign_of_another_one() -> None:
+    """Frozen and accepted as such; its earlier end is not why it is not linked now."""
+    frozen, ended = told("PD202", "d"), told("PD204", "d", since=1.0, severity=Severity.WARNING)
+    unlinked = told("PD502", "p", "d")
+    assert (unlinked.code, 0) in placed(judge([ended, unlinked])), "it would explain it"
+    verdict = judge([ended, unlinked], muted=[frozen])
+    assert {at for _, at in placed(verdict)} == {None}
+    (told_so,) = [p.finding for p in verdict.findings if p.finding.code == "PD502"]
+    assert told_so.evidence[-1] == "it follows from PD202 on PD202, which is suppressed"
