@@ -29,6 +29,8 @@ _NOBODY = re.compile(r"127\.|0\.0\.0\.0$|255\.|2\.2\.2\.2$")
 _MODEL = re.compile(
     r'(?:--model(?:-path)?|--served-model-name)[ =](\S+)|"(?:model_path|served_model_name)": ?"([^"]+)"'
 )
+# An environment of Python that an engine runs from; the system's own is nobody's.
+_PYTHON = re.compile(r"(?<![\w./-])(?!/usr/)((?:/[\w.@+-]+)+?)/(?:bin/python|lib/python3)")
 _SHORT = 3  # characters; a shorter name would be found inside other words
 _COMMON = ("local", "root", "main", "localhost", "demo", "model")
 
@@ -88,7 +90,8 @@ def _names(page: FleetPage, texts: Mapping[str, str], private: Private) -> dict[
     said = {word for text in texts.values() for pair in _MODEL.findall(text) for word in pair if word}
     for model in [*private.models, *sorted(said)]:
         name(model, "/models/model" if model.startswith("/") else "model")
-    for folder in private.folders:
+    pythons = {found for text in texts.values() for found in _PYTHON.findall(text)}
+    for folder in [*private.folders, *sorted(pythons)]:
         if folder.count("/") > 1:  # /opt is nobody's
             name(folder.rstrip("/"), "/folders/folder")
     for dialled in private.dialled:

@@ -40,6 +40,7 @@ LOG = (
     "alices-box and gpu-berlin-70 at 10:00:00\n"
     "ssh carol@gpu-berlin-7 failed; dave@192.0.2.42: denied; nixl@v1.2; via jumphost-x as erin\n"
     "reads /srv/acme-llm/prod/fleet.toml and /data/pd-root/log/prefill-0.log, /opt/x\n"
+    "7f00 r-xp 0 8:1 9 /mnt/zuse-lab/env/lib/python3.11/site-packages/x.so, /usr/local/bin/python3 -m y\n"
 )
 ANSWERS = {"facts": {"ports": [{"holders": [{"user": "alice"}]}]}, "missing": {}, "sent": 1, "seconds": 1}
 
@@ -66,8 +67,9 @@ def test_no_real_name_is_left(made: Documents) -> None:
     everything = "\n".join([made.name, *made.texts, *made.texts.values()])
     for name in ("berlin", "acme", "192.0.2.", "203.0.113", "alice", "bob", "secret-llm", "fe80::5054"):
         assert name not in everything, name
-    for name in ("carol", "dave", "erin", "jumphost", "pd-root", "/srv/"):
+    for name in ("carol", "dave", "erin", "jumphost", "pd-root", "/srv/", "zuse-lab"):
         assert name not in everything, name
+    assert "/usr/local/bin/python3" in everything, "the system's own is nobody's"
 
 
 def test_one_name_is_one_pseudonym_and_what_is_nobody_s_stays(made: Documents) -> None:
