@@ -30,6 +30,7 @@ SIGNS = (
     Sign("pair.tp", "ifferent TP", r"(?i)not support|unsupported|only"),
     Sign("pair.tp", "Remote P worker KV layer cache must be of shape"),
     Sign("pair.tp", "_validate_remote_agent_handshake", r"(?i)assert|error"),
+    Sign("pair.tp", "_init_hetero_tp_prep_handle"),  # in a traceback: SGLang's descriptors for unequal TP
     Sign(
         "pair.tp",
         "tp_size",

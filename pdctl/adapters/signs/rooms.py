@@ -28,10 +28,11 @@ SIGNS = (
         r"(?=.*finish_reason['\"]?\s*[:=]\s*(?:\{.*?)?['\"]length['\"])"
         r"(?=.*completion_tokens['\"]?\s*[:=]\s*[01]\b)",
     ),
-    Sign("cache.stored", "LMCache INFO: ", r"Stored [1-9]\d* out of"),
+    Sign("cache.stored", "LMCache INFO: ", r"(?:Stored|Storing KV cache for) [1-9]\d* out of"),
     Sign("cache.looked_up", "LMCache hit tokens", r"otal tokens [1-9]\d*,.*LMCache hit tokens: (?P<hit>\d+)"),
     Sign("cache.no_seed", "PYTHONHASHSEED not set"),
     Sign("transfer.no_buffer", "Failed to allocate memory object"),
+    Sign("transfer.no_buffer", "Cannot assign cache transfer buffer"),
     Sign("transfer.pool_full", "Insufficient memory", r"^.*Error: Insufficient memory$"),
     Sign("router.prefill_failed", "prefill_request_failed"),
     Sign(

@@ -41,19 +41,22 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
         lines = [d.told(prefill.name, decode.name) for d in found]
         events = [*refused, *counts, *handshake]
         certain = bool(refused or counts) or bool(handshake and loaded)
+        named = sized or [d for d in found if d.name in _ATTENTION]
+        flags = "--tp-size, --dp-size and --enable-dp-attention" if named and not sized else "--tp-size"
         yield rule.finding(
             f"{prefill.name} -> {decode.name}",
             f"{prefill.name} and {decode.name} are sharded differently"
-            + (f" ({', '.join(f'{d.name} {d.prefill} and {d.decode}' for d in sized)})" if sized else "")
+            + (f" ({', '.join(f'{d.name} {d.prefill} and {d.decode}' for d in named)})" if named else "")
             + ", and this build fails at their first contact.",
             [*lines, *quoted(events)],
-            "give both the same --tp-size, then: pdctl restart --co CELL",
+            f"give both the same {flags}, then: pdctl restart --co CELL",
             touches=[prefill.name, decode.name],
             since=since(events),
             hypotheses=() if certain else _LIVE,
         )
 
 
+_ATTENTION = ("dp", "enable_dp_attention")  # with which a rank has tp / dp of the attention
 _LIVE = (
     Hypothesis("this build does not take unequal TP", "start both with the same TP and send one request"),
     Hypothesis("the peer's data is stale after a restart", "pdctl restart --co CELL, then send one request"),

@@ -13,7 +13,7 @@ from pdctl.diagnose.rule import Finding, Rule, Severity, rule
 _NEAR = 60  # lines of a traceback between a thread's end and its reason
 
 
-@rule("PD306", "a thread died in a living process", Severity.ERROR, ["logs"], echo_of=["PD110"])
+@rule("PD306", "a thread died in a living process", Severity.ERROR, ["logs"], echo_of=["PD110", "PD111"])
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """A thread that takes in peers (handshake listener, bootstrap, side channel) ended with an exception.
 

@@ -41,7 +41,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
 
     What it looks like: "Failed to allocate memory object, retrying" without end and requests that hang
     (LMCache), "ValueError: Insufficient memory" in tensor_memory_pool (P2P NCCL), or "bufferCoverTargetNum …
-    may use dynamic buffer which will fail" and then transfers that do (TensorRT-LLM).
+    may use dynamic buffer which will fail" and then transfers that do, or "Cannot assign cache transfer
+    buffer" again and again (TensorRT-LLM).
 
     What else it could be: a few retries under load are backpressure. Where both sides are idle and it still
     has no room, somebody does not give back.
