@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,21 +11,27 @@ from starlette.requests import Request
 
 from engine.core.errors import ConfigError, RequestError
 
+log = logging.getLogger("pdctl.engine")
 FLEET_TOKEN_FILE = "PD_FLEET_TOKEN_FILE"
 DRILL_TOKEN_FILE = "PD_DRILL_TOKEN_FILE"
 
 
 def token_from(env: Mapping[str, str], variable: str) -> str | None:
-    """The token in the file that `variable` names, None when unset; ConfigError when it cannot be used."""
+    """The token in the file that `variable` names, None when unset; ConfigError when it cannot be used. One
+    that others can read, as secrets mounted into a container are, is taken and said.
+    """
     path = env.get(variable)
     if not path:
         return None
     try:
         token = Path(path).read_text(encoding="utf-8").strip()
+        mode = Path(path).stat().st_mode & 0o777
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError("token_unreadable", f"{variable}: {path} cannot be read: {e}.") from None
     if not token:
         raise ConfigError("token_empty", f"{variable}: {path} is empty.")
+    if mode & 0o077:
+        log.warning("%s: others can read %s (mode %04o, better 0600)", variable, path, mode)
     return token
 
 

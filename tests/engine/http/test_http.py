@@ -107,7 +107,7 @@ def test_without_a_configured_token_admin_is_off() -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "admin_disabled")
 
 
-def test_tokens_come_from_files(tmp_path: Path) -> None:
+def test_tokens_come_from_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "token"
     assert token_from({}, "PD_FLEET_TOKEN_FILE") is None
     with pytest.raises(ConfigError):
@@ -116,7 +116,12 @@ def test_tokens_come_from_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         token_from({"PD_FLEET_TOKEN_FILE": str(file)}, "PD_FLEET_TOKEN_FILE")
     file.write_text("abc\n")
+    file.chmod(0o600)
     assert token_from({"PD_FLEET_TOKEN_FILE": str(file)}, "PD_FLEET_TOKEN_FILE") == "abc"
+    assert caplog.messages == []
+    file.chmod(0o644)
+    assert token_from({"PD_FLEET_TOKEN_FILE": str(file)}, "PD_FLEET_TOKEN_FILE") == "abc"
+    assert caplog.messages == [f"PD_FLEET_TOKEN_FILE: others can read {file} (mode 0644, better 0600)"]
 
 
 class Inner(msgspec.Struct):
