@@ -31,6 +31,7 @@ SIGNS = (
         r"required: >?=? ?(?P<required>[\d.]+),? actual:? ?(?P<actual>[\d.]+)",
     ),
     Sign("ucx.endpoint", "Unexpected UCX error", r"error: (?P<what>[A-Z][\w /]+)"),
+    Sign("ucx.endpoint", "NIXL_ERR_REMOTE_DISCONNECT", r"(?P<what>NIXL_ERR_REMOTE_DISCONNECT)"),
     Sign("ucx.endpoint", "tcp_ep", r"failed: (?P<what>[A-Z][\w /]+)"),
     Sign("ucx.endpoint", "completion", r"UCX +ERROR .*completion.* with error.*?: (?P<what>[A-Z][\w ]+)"),
     Sign("nixl.posting", "postXferReq"),

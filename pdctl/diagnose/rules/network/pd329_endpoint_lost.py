@@ -18,7 +18,8 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """UCX reports that an endpoint timed out, was reset or failed; the peer or the path to it is gone.
 
     What it looks like: "Unexpected UCX error: Endpoint timeout", "Connection reset by remote peer", a failed
-    send of a tcp_ep, error completions of an interface; transfers of that pair fail from then on.
+    send of a tcp_ep, error completions of an interface, NIXL_ERR_REMOTE_DISCONNECT; transfers of that pair
+    fail from then on, with NIXL_ERR_NOT_FOUND too.
 
     What else it could be: a peer that was restarted or died (PD510, PD201) loses its endpoints rightly. One
     bad pair among good ones is PD512.

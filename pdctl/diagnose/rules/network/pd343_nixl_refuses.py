@@ -32,7 +32,13 @@ _LIVE = {
 }
 
 
-@rule("PD343", "NIXL refuses a call", Severity.ERROR, ["logs"], echo_of=[*NAMED, "PD325", "PD117", "PD121"])
+@rule(
+    "PD343",
+    "NIXL refuses a call",
+    Severity.ERROR,
+    ["logs"],
+    echo_of=[*NAMED, "PD325", "PD329", "PD117", "PD121"],
+)
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     """NIXL answers NOT_FOUND, NOT_SUPPORTED, INVALID_PARAM or MISMATCH: it does not know what is asked for.
 

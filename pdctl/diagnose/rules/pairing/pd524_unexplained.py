@@ -160,7 +160,7 @@ def _doubts(facts: Facts, found: Sequence[Failure], views: Sequence[EngineView])
     "transfers fail without a named cause",
     Severity.ERROR,
     ["engine.reach"],
-    echo_of=["PD211"],
+    echo_of=["PD211", "PD329"],
     fallback=True,
 )
 def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
