@@ -136,6 +136,14 @@ def test_a_kill_of_today_is_not_hidden_by_the_kernels_line_of_yesterday(scene: A
         assert make(facts, 1.0).verdict.findings[0].finding.code == code
 
 
+def test_a_killed_one_that_is_started_again_in_a_moment_says_so(scene: Any) -> None:
+    """Its log ends with the kill until the new life has written its first line."""
+    scene.reach["decode-0"] = Reach.REFUSED
+    scene.units["decode-0"] = Unit("decode-0", "backoff", True, None, -9, 0, AT - 1)
+    lead = make(with_traces(scene.facts(), Traces(ended=-9)), 1.0).verdict.findings[0].finding
+    assert lead.code == "PD204" and "will be started again in a moment" in lead.summary
+
+
 def test_a_crash_of_an_earlier_life_is_not_the_end_of_this_one() -> None:
     crash = BEGUN.format(1) + "Fatal Python error: Segmentation fault\n" + ENDED.format(1, "by signal 11")
     frozen = 'state = "frozen"\nhealth = "timed out"\nrestarts = 1'

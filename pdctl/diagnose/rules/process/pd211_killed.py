@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pdctl.diagnose.facts import Facts
 from pdctl.diagnose.lives import end_in_words, kernel_killed, past, signal_of
 from pdctl.diagnose.rule import Finding, Hypothesis, Rule, Severity, rule
+from pdctl.facts.missing import known
 
 
 @rule(
@@ -28,8 +29,10 @@ def RULE(rule: Rule, facts: Facts) -> Iterator[Finding]:
     What to do: ask the kernel log of that time, then the supervisor or orchestrator; a stop that took
     longer than its grace period also ends with SIGKILL.
     """
+    back = {m.name for m in facts.members() if known(m.unit) and m.unit.state == "backoff"}
     for party in facts.parties:
-        if signal_of(party.traces) != 9 or kernel_killed(facts, party):
+        # One that will be started again in a moment is PD204's, or PD203's.
+        if signal_of(party.traces) != 9 or kernel_killed(facts, party) or party.name in back:
             continue
         # The life that runs now was not killed: why it began is PD204's.
         if party.traces.ended is None and all(past(party, e) for e in party.traces.of("process.unit_ended")):
