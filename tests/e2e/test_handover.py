@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.stack import Stack
+from tests.e2e.stack import Stack, wait_for
 
 # Four pages of 16 tokens. Attention does not see an order of whole pages, so the last one is not full and
 # what the answer needs is at the end of the first one. Each fault has its own number: a page's unused slots
@@ -62,7 +62,7 @@ def test_kv_that_changed_on_the_way_is_an_error_and_never_an_answer(pair: Stack,
     else:
         assert "page 0 (tokens 0..15), layers 0..29; page 3 (tokens 48..63), layers" in error["message"]
     pair.baseline("prefill-0", "decode-0")
-    assert unserved(pair) > ended
+    wait_for("prefill to have counted its leg", lambda: unserved(pair) > ended)
     assert pair["decode-0"].log.read_text().count("kv_corrupt room=") >= 1
 
     assert pair.ids("router", prompt(fault)) == right

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.cache.pages import PageAllocator
@@ -30,6 +30,7 @@ def sequence(name: str, prompt: int, arrived: float = 0.0, **flags: bool) -> Seq
 def run(scheduler: Scheduler, outputs: dict[str, int], limit: int = 2000) -> dict[str, list[int]]:
     """Step until every sequence has `outputs[id]` tokens; returns positions computed per sequence."""
     computed: dict[str, list[int]] = {}
+    begun: dict[str, int] = {}
     for _ in range(limit):
         plan = scheduler.plan(0.0)
         if plan is None:
@@ -38,11 +39,10 @@ def run(scheduler: Scheduler, outputs: dict[str, int], limit: int = 2000) -> dic
         for seq, piece in zip(plan.sequences, plan.batch.slices, strict=True):
             total += len(piece.tokens)
             assert len(piece.pages) * scheduler.limits.page_size >= piece.start + len(piece.tokens)
-            if piece.start < len(computed.get(seq.id, ())):
-                computed[seq.id] = []  # recomputed after a preemption
-            if seq.id not in computed or not computed[seq.id]:
-                computed[seq.id] = list(range(piece.start))  # what it shares
-            computed.setdefault(seq.id, []).extend(range(piece.start, piece.start + len(piece.tokens)))
+            if begun.get(seq.id) != seq.preempted:  # from its beginning, or after a preemption anew
+                begun[seq.id] = seq.preempted
+                computed[seq.id] = list(range(piece.start))  # what it shares, which may be more than before
+            computed[seq.id].extend(range(piece.start, piece.start + len(piece.tokens)))
         assert total <= scheduler.limits.token_budget
         assert len(plan.sequences) <= scheduler.limits.max_running
         for seq in scheduler.commit(plan):
@@ -61,6 +61,7 @@ def run(scheduler: Scheduler, outputs: dict[str, int], limit: int = 2000) -> dic
     budget=st.integers(4, 32),
     reuse=st.booleans(),
 )
+@example(prompts=[1, 53, 5, 54], outputs=11, pages=18, budget=4, reuse=True)
 @settings(max_examples=80, deadline=None)
 def test_every_sequence_ends_whatever_the_pressure(
     prompts: list[int], outputs: int, pages: int, budget: int, reuse: bool
